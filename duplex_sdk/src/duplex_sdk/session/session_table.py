@@ -134,7 +134,7 @@ class SessionTable:
         }
 
     def handle(self, item: TableInput, now: float) -> tuple[TableEffect, ...]:
-        """Take one input; return what must be done, in order. ``now``: seconds, never decreasing."""
+        """Take one input at ``now`` (seconds); return what must be done, in order."""
         self._effects = []
         self._handlers[type(item)](item, now)
         return tuple(self._effects)

@@ -98,7 +98,7 @@ class SessionPrepared(msgspec.Struct, frozen=True):
 
 
 class PreparationFailed(msgspec.Struct, frozen=True):
-    """Outcome of ``PrepareSession``: it failed, took too long or was called off; nothing is left."""
+    """Outcome of ``PrepareSession``: failed, too slow or called off; nothing is left."""
 
     session_id: str
     fault: Fault
