@@ -67,12 +67,12 @@ class StageInfo(msgspec.Struct, frozen=True, gc=False, array_like=True):
 class StageModel(ABC, Generic[S]):
     """A model that computes for many sessions, one unit of each at a time.
 
-    ``S`` is the author's own state of one session: ``open`` makes it, every unit brings it, ``close``
-    ends it. The host keeps the table of sessions; the model keeps none by session id.
+    ``S`` is the author's own state of one session: ``open`` makes it, every unit brings it,
+    ``close`` ends it. The host keeps the table of sessions; the model keeps none by session id.
 
-    All calls of one instance come from one thread, one at a time, never from inside another. ``now``
-    is the host's clock in seconds, the only clock a model may read. A call that does not return
-    within the deployment's time limit counts as stuck, and its sessions end.
+    All calls of one instance come from one thread, one at a time, never from inside another.
+    ``now`` is the host's clock in seconds, the only clock a model may read. A call that does not
+    return within the deployment's time limit counts as stuck, and its sessions end.
 
     Write ``step_unit`` for a model that handles one session at a time, or ``step`` for one that
     computes a batch in one forward; not both.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from duplex_sdk.audio import PcmChunk
+from duplex_sdk.audio.chunk import PcmChunk
 
 from .stage_config import StageConfig
 from .types import Json, StageOutput, StagePrompt
@@ -59,7 +59,7 @@ def pass_on(output: StageOutput, context: StageInputContext) -> Sequence[StagePr
 
 
 def whole(output: StageOutput, context: StageInputContext) -> Sequence[StagePrompt]:
-    """One prompt per turn, at its end: text, tokens and audio joined, of arrays and data the latest."""
+    """One prompt per turn, at its end: text, tokens, audio joined, the latest arrays and data."""
     pieces: list[StageOutput] = context.memo.setdefault("outputs", [])
     pieces.append(output)
     if not output.end_of_turn:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from duplex_sdk.audio import PcmChunk
+from duplex_sdk.audio.chunk import PcmChunk
 
 __all__ = [
     "Array",
@@ -27,8 +27,8 @@ __all__ = [
     "UnitRequest",
 ]
 
-# None, bool, int, float, str, bytes and lists and dicts of these: what msgpack carries. Spelt out as
-# a recursive alias it would make authors copy every dict[str, int], because dict is invariant.
+# None, bool, int, float, str, bytes, and lists and dicts of these: what msgpack carries. Spelt out
+# as a recursive alias it would make authors copy every dict[str, int], because dict is invariant.
 Json: TypeAlias = Any
 
 S = TypeVar("S")
@@ -119,7 +119,7 @@ class StageError(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The model calls a tool; ``arguments`` is JSON text, an empty ``call_id`` is filled in later."""
+    """The model calls a tool; ``arguments`` is JSON text; an empty ``call_id`` is filled in."""
 
     name: str
     arguments: str
