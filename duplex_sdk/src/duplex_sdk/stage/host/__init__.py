@@ -1,0 +1,7 @@
+"""The host: it drives a ``StageModel`` for many sessions, whatever thread or process it runs in."""
+
+from __future__ import annotations
+
+from .result import HostResult, StepReport
+
+__all__ = ["HostResult", "StepReport"]

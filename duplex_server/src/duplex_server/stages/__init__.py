@@ -1,0 +1,28 @@
+"""Where the stages of a pipeline run: pools of replicas on the backends of this installation.
+
+The engine makes the pools of a pipeline with ``build_pools``, loads them with ``start_pools``, and
+then talks to each ``StagePool``: ``open`` a session, ``submit`` its units while ``room`` says so,
+``update``, ``cancel``, ``hold``, ``close``. What comes of it is told to its ``StageListener``.
+Everything happens on the engine loop.
+"""
+
+from __future__ import annotations
+
+from .errors import NoCreditError, StageCallError, StageUnavailableError
+from .listener import StageListener
+from .pool import CREDIT, ReplicaState, ReplicaStatus, StagePool
+from .replica import Progress, ReplicaSink, StageReplica
+
+__all__ = [
+    "CREDIT",
+    "NoCreditError",
+    "Progress",
+    "ReplicaSink",
+    "ReplicaState",
+    "ReplicaStatus",
+    "StageCallError",
+    "StageListener",
+    "StagePool",
+    "StageReplica",
+    "StageUnavailableError",
+]

@@ -1,0 +1,19 @@
+"""Why a stage cannot do what it was asked."""
+
+from __future__ import annotations
+
+from duplex_sdk.errors import DuplexError
+
+__all__ = ["NoCreditError", "StageCallError", "StageUnavailableError"]
+
+
+class StageUnavailableError(DuplexError):
+    """No replica of the stage can take the session: none is alive, or all are full."""
+
+
+class NoCreditError(DuplexError):
+    """The session already has as many units with the stage as it may have."""
+
+
+class StageCallError(DuplexError):
+    """A collective call failed or did not end in time."""
