@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import string
+import unicodedata
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,8 +30,6 @@ SHORT_ACKNOWLEDGEMENTS = frozenset(
     }
 )
 """What people say to show that they follow; in lower case, without punctuation around it."""
-
-_AROUND_WORDS = string.punctuation + string.whitespace + "。、，！？…．・「」～〜·"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +123,7 @@ class OverlapDecisionResult:
 
 def overlap_applies(snapshot: OverlapSnapshot) -> bool:
     """Whether there is anything to decide; otherwise input simply streams on."""
-    hinted = (
-        snapshot.overlap_hint is not None or snapshot.force_barge_in or snapshot.force_listen
-    )
+    hinted = snapshot.overlap_hint is not None or snapshot.force_barge_in or snapshot.force_listen
     return not snapshot.auto_responds or hinted or snapshot.policy != "listen_only"
 
 
@@ -135,8 +131,17 @@ def is_short_acknowledgement(transcript: str | None, words: frozenset[str]) -> b
     """Whether a transcript is nothing but a word of assent."""
     if transcript is None:
         return False
-    spoken = " ".join(transcript.casefold().strip(_AROUND_WORDS).split())
-    return spoken in words
+    return _bare(" ".join(transcript.casefold().split())) in words
+
+
+def _bare(text: str) -> str:
+    """The text without punctuation, symbols and spaces around it, of any script."""
+    start, end = 0, len(text)
+    while start < end and unicodedata.category(text[start])[0] in "PSZ":
+        start += 1
+    while end > start and unicodedata.category(text[end - 1])[0] in "PSZ":
+        end -= 1
+    return text[start:end]
 
 
 def decide_overlap(snapshot: OverlapSnapshot) -> OverlapDecisionResult:
@@ -170,9 +175,7 @@ def _listen(
 
 
 def _drop(snapshot: OverlapSnapshot, reason: str, *, total_ms: int) -> OverlapDecisionResult:
-    return OverlapDecisionResult(
-        "drop", reason, snapshot.duration_ms, total_ms, buffer_audio=False
-    )
+    return OverlapDecisionResult("drop", reason, snapshot.duration_ms, total_ms, buffer_audio=False)
 
 
 def _barge_in(snapshot: OverlapSnapshot, reason: str, cancel_reason: str) -> OverlapDecisionResult:

@@ -1,0 +1,416 @@
+"""The conversation as the model remembers it: ordered, and true to what was heard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from .ack_target import ITEM_PREFIX
+from .history_entry import (
+    HistoryEntry,
+    assistant_message,
+    audio_message,
+    call_message,
+    call_output_message,
+    message,
+)
+from .read_only import ReadOnlyDict
+from .refusal import RefusalError
+from .spoken_text import SpokenText, acked_text, cancelled_text, done_text, live_text
+
+if TYPE_CHECKING:
+    from .playback import PlaybackCommitPolicy, PlaybackCursor
+
+__all__ = ["ROOT", "ConversationHistory", "HistoryLimits", "HistoryText"]
+
+ROOT = "root"
+"""What a client names to put an item first."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """Bounds of one conversation.
+
+    Attributes:
+        characters: text of all entries; beyond it the oldest are forgotten.
+        responses: finished responses that keep their alignment.
+        images: pictures in the conversation.
+        image_characters: characters of all their URLs.
+    """
+
+    characters: int = 2 * 1024 * 1024
+    responses: int = 64
+    images: int = 8
+    image_characters: int = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryText:
+    """What an item says now.
+
+    Attributes:
+        text: the words that the item must show.
+        committed: the model's history holds text of this item.
+    """
+
+    text: str
+    committed: bool
+
+
+class ConversationHistory:
+    """Entries in the order of user commits and response openings.
+
+    A response reserves its place when it opens; what is heard later fills that place and moves
+    nothing. Places without a message are invisible. All cuts are made of the whole text that was
+    said, so that repeated cuts never add up.
+    """
+
+    def __init__(self, limits: HistoryLimits = HistoryLimits()) -> None:
+        self._limits = limits
+        self._entries: list[HistoryEntry] = []
+        self._by_id: dict[str, HistoryEntry] = {}
+        self._finished: dict[str, None] = {}
+        self._early_caps: dict[str, float] = {}
+        self._unanswered: dict[str, None] = {}
+        self._view: tuple[Mapping[str, Any], ...] | None = ()
+        self._version = 0
+        self._size = 0
+
+    # Reading
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of what ``messages`` shows."""
+        return self._version
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """User items that no response has answered yet, oldest first."""
+        return tuple(self._unanswered)
+
+    def messages(self) -> tuple[Mapping[str, Any], ...]:
+        """The conversation, read-only; the same object until the next change."""
+        if self._view is None:
+            self._view = tuple(
+                entry.message for entry in self._entries if entry.message is not None
+            )
+        return self._view
+
+    def __len__(self) -> int:
+        return len(self.messages())
+
+    def __contains__(self, item_id: str) -> bool:
+        entry = self._by_id.get(item_id)
+        return entry is not None and entry.message is not None
+
+    def message(self, item_id: str) -> Mapping[str, Any] | None:
+        """The message of an item, None where there is none (yet)."""
+        entry = self._by_id.get(item_id)
+        return None if entry is None else entry.message
+
+    # Items
+
+    def reserve(self, item_id: str, *, after: str | None = None) -> None:
+        """Hold a place for an item to come; an item that has one keeps it.
+
+        Args:
+            item_id: of the item.
+            after: id of the item before it, ``"root"`` for the first place, None for the end.
+
+        Raises:
+            KeyError: ``after`` names no item of the conversation.
+        """
+        self._place(item_id, after)
+
+    def add_user_audio(
+        self, item_id: str, *, transcript: str | None = None, after: str | None = None
+    ) -> Mapping[str, Any]:
+        """A stretch of speech was committed.
+
+        Returns:
+            The message, with a placeholder for the audio.
+        """
+        entry = self._place(item_id, after)
+        self._show(entry, audio_message(transcript), len(transcript or ""))
+        return entry.message or ReadOnlyDict()
+
+    def set_transcript(self, item_id: str, transcript: str) -> None:
+        """The words of a user's speech became known; nothing when the item is gone."""
+        entry = self._by_id.get(item_id)
+        if entry is not None and entry.message is not None and entry.state == "plain":
+            self._show(entry, audio_message(transcript), len(transcript))
+
+    def add_message(
+        self,
+        item_id: str,
+        role: Literal["user", "assistant", "system"],
+        parts: Sequence[Mapping[str, Any]],
+        *,
+        after: str | None = None,
+    ) -> Mapping[str, Any]:
+        """Add a written item; one of the user's counts as unanswered.
+
+        Args:
+            item_id: its id.
+            role: who speaks.
+            parts: ``{"type": "text", "text"}`` or ``{"type": "image_url", "image_url": {"url"}}``.
+            after: as for ``reserve``.
+
+        Raises:
+            RefusalError: ``input_backpressure``, too many pictures; nothing changed.
+            KeyError: ``after`` names no item of the conversation.
+        """
+        urls = [part["image_url"]["url"] for part in parts if part.get("type") == "image_url"]
+        self._check_images(urls)
+        entry = self._place(item_id, after)
+        entry.images = len(urls)
+        entry.image_chars = sum(map(len, urls))
+        text = sum(len(part.get("text", "")) for part in parts)
+        self._show(entry, message(role, parts), text)
+        if role == "user":
+            self._unanswered[item_id] = None
+        return entry.message or ReadOnlyDict()
+
+    def add_call(
+        self, item_id: str, *, call_id: str, name: str, arguments: str, after: str | None = None
+    ) -> None:
+        """The assistant called a function."""
+        entry = self._place(item_id, after)
+        self._show(entry, call_message(call_id, name, arguments), len(name) + len(arguments))
+
+    def add_call_output(
+        self, item_id: str, *, call_id: str, output: str, after: str | None = None
+    ) -> None:
+        """The client returned what a function gave."""
+        entry = self._place(item_id, after)
+        self._show(entry, call_output_message(call_id, output), len(output))
+
+    def delete(self, item_id: str) -> bool:
+        """Remove an item with all that is kept of it, also one that is only reserved.
+
+        Returns:
+            Whether a message was removed.
+        """
+        entry = self._by_id.get(item_id)
+        if entry is None:
+            return False
+        had_message = entry.message is not None
+        self._remove(entry)
+        return had_message
+
+    def mark_answered(self) -> None:
+        """A response takes up all user items so far."""
+        self._unanswered.clear()
+
+    # Responses
+
+    def open_response(self, response_id: str, *, after: str | None = None) -> None:
+        """Reserve the place of a response's item. Not for one outside the conversation."""
+        entry = self._place(f"{ITEM_PREFIX}{response_id}", after)
+        entry.state = "open"
+
+    def end_response(
+        self,
+        response_id: str,
+        spoken: SpokenText,
+        cursor: PlaybackCursor,
+        policy: PlaybackCommitPolicy,
+        status: Literal["completed", "incomplete", "cancelled", "failed"],
+    ) -> HistoryText | None:
+        """A response is over: its words enter as far as policy and playback allow.
+
+        Returns:
+            What the item says; None for a response without a place (deleted, out of band).
+        """
+        entry = self._response(response_id)
+        if entry is None:
+            return None
+        entry.spoken = spoken
+        if status == "failed":
+            entry.state = "failed"
+            text = spoken.text
+        elif status == "cancelled":
+            entry.state = "cancelled"
+            text = cancelled_text(spoken, cursor, policy)
+        else:
+            entry.state = "done"
+            text = done_text(spoken, cursor, policy)
+        self._retain(entry)
+        return self._set_text(entry, text)
+
+    def acknowledge(
+        self,
+        response_id: str,
+        cursor: PlaybackCursor,
+        policy: PlaybackCommitPolicy,
+        *,
+        live: SpokenText | None = None,
+    ) -> HistoryText | None:
+        """The cursor has moved by the client's word: the item says what was heard.
+
+        Args:
+            response_id: which.
+            cursor: after the acknowledgement.
+            policy: the session's.
+            live: what an open response has said so far.
+
+        Returns:
+            What the item says; None where nothing is known of the response.
+        """
+        entry = self._response(response_id)
+        if entry is None:
+            return None
+        if entry.state == "open":
+            if live is None:
+                return None
+            entry.spoken = live
+            return self._set_text(entry, live_text(live, cursor))
+        if entry.spoken is None or entry.state == "failed":
+            return HistoryText(entry.shown, committed=False)
+        if entry.state == "cancelled":
+            return self._set_text(entry, cancelled_text(entry.spoken, cursor, policy))
+        return self._set_text(entry, acked_text(entry.spoken, cursor, policy, entry.shown))
+
+    def cut_at_heard(
+        self, response_id: str, cursor: PlaybackCursor, policy: PlaybackCommitPolicy
+    ) -> HistoryText | None:
+        """Playback of a finished response was stopped, or its sent audio grew less.
+
+        A soft cut: a later acknowledgement or truncation decides anew.
+
+        Returns:
+            What the item says; None where nothing is known of the response.
+        """
+        entry = self._response(response_id)
+        if entry is None or entry.spoken is None or entry.state not in ("done", "cancelled"):
+            return None
+        entry.state = "cancelled"
+        return self._set_text(entry, cancelled_text(entry.spoken, cursor, policy))
+
+    def truncate(
+        self, item_id: str, position_ms: float, *, live: SpokenText | None = None
+    ) -> HistoryText | None:
+        """Cut a response's item for good; of several cuts the smallest holds.
+
+        Args:
+            item_id: of the item; one that does not exist yet is cut when it comes.
+            position_ms: in its audio.
+            live: what an open response has said so far.
+
+        Returns:
+            What the item says; None where nothing is known of it (yet).
+        """
+        entry = self._by_id.get(item_id)
+        if entry is None:
+            self._remember_cap(item_id, position_ms)
+            return None
+        entry.lower_cap(position_ms)
+        if entry.state == "open" and live is not None:
+            entry.spoken = live
+            return HistoryText(entry.limit(live.text), committed=self._recut(entry))
+        if entry.spoken is None:
+            return None
+        return HistoryText(entry.limit(entry.shown), committed=self._recut(entry))
+
+    def discard_response(self, response_id: str) -> None:
+        """The response failed after all: what entered of it is taken out."""
+        entry = self._response(response_id)
+        if entry is not None:
+            entry.state = "failed"
+            self._show(entry, None, 0)
+
+    def forget_alignment(self, response_id: str) -> None:
+        """Its playback is settled: a later truncation is proportional."""
+        entry = self._response(response_id)
+        if entry is not None and entry.spoken is not None:
+            entry.spoken = entry.spoken.without_marks()
+        self._finished.pop(response_id, None)
+
+    # Inside
+
+    def _response(self, response_id: str) -> HistoryEntry | None:
+        return self._by_id.get(f"{ITEM_PREFIX}{response_id}")
+
+    def _place(self, item_id: str, after: str | None) -> HistoryEntry:
+        entry = self._by_id.get(item_id)
+        if entry is not None:
+            return entry
+        position = self._position(after)
+        entry = HistoryEntry(item_id, cap_ms=self._early_caps.pop(item_id, None))
+        self._entries.insert(position, entry)
+        self._by_id[item_id] = entry
+        return entry
+
+    def _position(self, after: str | None) -> int:
+        if after is None:
+            return len(self._entries)
+        if after == ROOT:
+            return 0
+        return self._entries.index(self._by_id[after]) + 1
+
+    def _set_text(self, entry: HistoryEntry, text: str) -> HistoryText:
+        entry.shown = entry.limit(text)
+        committed = bool(entry.shown) and entry.state != "failed"
+        self._show(entry, assistant_message(entry.shown) if committed else None, len(entry.shown))
+        return HistoryText(entry.shown, committed)
+
+    def _recut(self, entry: HistoryEntry) -> bool:
+        return self._set_text(entry, entry.shown).committed
+
+    def _show(self, entry: HistoryEntry, new: ReadOnlyDict | None, characters: int) -> None:
+        if new == entry.message:
+            return
+        said = 0 if entry.spoken is None else len(entry.spoken.text)
+        size = max(characters, said) + entry.image_chars
+        self._size += size - entry.size
+        entry.size = size
+        entry.message = new
+        self._changed()
+        self._forget_oldest(keep=entry)
+
+    def _changed(self) -> None:
+        self._version += 1
+        self._view = None
+
+    def _remove(self, entry: HistoryEntry) -> None:
+        self._entries.remove(entry)
+        del self._by_id[entry.item_id]
+        self._unanswered.pop(entry.item_id, None)
+        self._finished.pop(entry.item_id.removeprefix(ITEM_PREFIX), None)
+        self._size -= entry.size
+        if entry.message is not None:
+            self._changed()
+
+    def _forget_oldest(self, keep: HistoryEntry) -> None:
+        while self._size > self._limits.characters:
+            oldest = next(
+                (e for e in self._entries if e is not keep and e.state != "open" and e.size), None
+            )
+            if oldest is None:
+                return
+            self._remove(oldest)
+
+    def _retain(self, entry: HistoryEntry) -> None:
+        self._finished[entry.item_id.removeprefix(ITEM_PREFIX)] = None
+        while len(self._finished) > self._limits.responses:
+            self.forget_alignment(next(iter(self._finished)))
+
+    def _remember_cap(self, item_id: str, position_ms: float) -> None:
+        position = max(0.0, position_ms)
+        self._early_caps[item_id] = min(position, self._early_caps.pop(item_id, position))
+        if len(self._early_caps) > self._limits.responses:
+            del self._early_caps[next(iter(self._early_caps))]
+
+    def _check_images(self, urls: Sequence[str]) -> None:
+        if not urls:
+            return
+        count = sum(entry.images for entry in self._entries) + len(urls)
+        chars = sum(entry.image_chars for entry in self._entries) + sum(map(len, urls))
+        if count > self._limits.images or chars > self._limits.image_characters:
+            raise RefusalError(
+                "input_backpressure",
+                f"a conversation holds at most {self._limits.images} images of "
+                f"{self._limits.image_characters} characters in all",
+                param="item.content",
+            )
