@@ -1,0 +1,1 @@
+"""The wire: OpenAI's Realtime API and what a full-duplex session adds to it."""

@@ -1,0 +1,1 @@
+"""OpenAI's Realtime API as it stands: events, commands, formats, items, the error envelope."""

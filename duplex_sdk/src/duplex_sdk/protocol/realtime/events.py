@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import msgspec
-import pybase64
 
+from .base64_text import encode_base64
 from .items import ContentPart, Item, ResponseObject
 
 __all__ = [
@@ -58,7 +58,7 @@ def render(value: Any) -> Any:
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, bytes):
-        return pybase64.b64encode_as_string(value)
+        return encode_base64(value)
     return msgspec.to_builtins(value)
 
 

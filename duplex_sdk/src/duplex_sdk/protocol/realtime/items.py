@@ -22,7 +22,7 @@ ResponseStatus = Literal["in_progress", "completed", "incomplete", "cancelled", 
 
 
 class AudioTextMark(msgspec.Struct, frozen=True, gc=False):
-    """After ``audio_end_ms`` of a response ``text_chars`` characters are spoken; both cumulative."""
+    """After ``audio_end_ms`` of a response ``text_chars`` are spoken; both cumulative."""
 
     text_chars: int
     audio_end_ms: int
@@ -33,7 +33,7 @@ class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str
     text: str | UnsetType = UNSET
-    transcript: str | None | UnsetType = UNSET
+    transcript: str | UnsetType | None = UNSET
     image_url: str | UnsetType = UNSET
     detail: str | UnsetType = UNSET
     is_speech: bool | UnsetType = UNSET
