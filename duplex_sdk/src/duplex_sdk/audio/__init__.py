@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .decoder import InputDecoder
     from .encoder import OutputEncoder
     from .g711 import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
-    from .pcm import float_to_pcm16, nan_count, pcm16_to_float, rms
+    from .pcm import float_to_pcm16, nan_count, pcm16_to_float, rms, without_nan
     from .resample import StreamResampler, resample
     from .wav import read_wav, wav_bytes, write_wav
 
@@ -32,6 +32,7 @@ __all__ = [
     "ulaw_decode",
     "ulaw_encode",
     "wav_bytes",
+    "without_nan",
     "write_wav",
 ]
 
@@ -51,6 +52,7 @@ _LAZY = {
     "ulaw_decode": "g711",
     "ulaw_encode": "g711",
     "wav_bytes": "wav",
+    "without_nan": "pcm",
     "write_wav": "wav",
 }
 

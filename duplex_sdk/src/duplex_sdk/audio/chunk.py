@@ -42,7 +42,7 @@ class PcmChunk(msgspec.Struct, frozen=True, gc=False):
         return self.count * 1000 / self.rate
 
     def numpy(self) -> NDArray[float32]:
-        """The samples as a read-only view; numpy is imported here and nowhere else in this module."""
+        """The samples as a read-only view. The methods here load numpy, the module does not."""
         import numpy
 
         return numpy.frombuffer(self.data, dtype="<f4")

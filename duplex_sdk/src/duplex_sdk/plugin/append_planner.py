@@ -48,7 +48,7 @@ class DuplexAppendPlan(msgspec.Struct, frozen=True):
     prompt: StagePrompt
 
 
-class AppendPlanner(ABC):
+class AppendPlanner(ABC):  # noqa: B024 -- a role of which every part has a default
     """Input side of a plugin. Everything has a default.
 
     Attributes:

@@ -32,7 +32,7 @@ class DuplexOutputDecision(msgspec.Struct, frozen=True):
     final_output_type: str = "text"
 
 
-class OutputInterpreter(ABC):
+class OutputInterpreter(ABC):  # noqa: B024 -- a role of which every part has a default
     """Output side of a plugin. Everything has a default; an exception counts as the default.
 
     Attributes:

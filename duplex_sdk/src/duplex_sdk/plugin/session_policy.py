@@ -50,7 +50,9 @@ class SessionPolicy(ABC):
             UnitBuffer(known.unit_samples or rate * _DEFAULT_UNIT_MS // 1000, rate)
         )
 
-    def validate_client_extra_body(self, extra_body: Mapping[str, Json] | None) -> None:
+    def validate_client_extra_body(  # noqa: B027 -- to accept everything is the default
+        self, extra_body: Mapping[str, Json] | None
+    ) -> None:
         """Check what the client puts into ``extra_body``. By default everything is welcome.
 
         Raises:

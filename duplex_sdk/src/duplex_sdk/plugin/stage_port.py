@@ -140,7 +140,10 @@ class DuplexStagePort(ABC):
 
     @abstractmethod
     async def release_session(self, session_id: str) -> None:
-        """Close the session's state in every stage. Idempotent; the caller tries again on errors."""
+        """Close the session's state in every stage.
+
+        Idempotent; after an exception the caller tries again.
+        """
 
 
 def _read_only(mapping: Mapping[str, Json]) -> Mapping[str, Json]:
