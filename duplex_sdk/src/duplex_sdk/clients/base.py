@@ -25,9 +25,9 @@ from duplex_sdk.protocol.duplex import (
     CreateItem,
     CreateResponse,
     DeleteItem,
+    DuplexEvent,
     ErrorEvent,
     RealtimeCommand,
-    RealtimeEvent,
     RealtimeProtocolError,
     RetrieveItem,
     SessionClosed,
@@ -39,14 +39,19 @@ from duplex_sdk.protocol.duplex import (
     encode_command,
 )
 
-from .errors import ClientConnectionError, ClientError, ClientProtocolError, ClientSessionClosedError
+from .errors import (
+    ClientConnectionError,
+    ClientError,
+    ClientProtocolError,
+    ClientSessionClosedError,
+)
 from .pacing import paced
 from .responses import ResponseStream
 from .streams import DEFAULT_STREAM_SIZE, BoundedStream, OverflowPolicy
 
 __all__ = ["DuplexClientBase"]
 
-EventTypes = type[RealtimeEvent] | tuple[type[RealtimeEvent], ...]
+EventTypes = type[DuplexEvent] | tuple[type[DuplexEvent], ...]
 
 
 class DuplexClientBase(ABC):
@@ -75,7 +80,7 @@ class DuplexClientBase(ABC):
         self._open_timeout_s = open_timeout_s
         self._queue_size = queue_size
         self._event_numbers = itertools.count(1)
-        self._streams: list[BoundedStream[RealtimeEvent]] = []
+        self._streams: list[BoundedStream[DuplexEvent]] = []
         self._response_streams: list[ResponseStream] = []
         self._session: dict[str, Any] = {}
         self._session_id = ""
@@ -161,12 +166,12 @@ class DuplexClientBase(ABC):
         *,
         size: int | None = None,
         policy: OverflowPolicy = OverflowPolicy.FAIL,
-    ) -> BoundedStream[RealtimeEvent]:
+    ) -> BoundedStream[DuplexEvent]:
         """All events from this call on; each call has a queue of its own.
 
         Iteration ends after the session's terminal event, and raises when the connection was lost.
         """
-        stream: BoundedStream[RealtimeEvent] = BoundedStream(
+        stream: BoundedStream[DuplexEvent] = BoundedStream(
             size or self._queue_size, policy, on_close=self._streams.remove
         )
         self._streams.append(stream)
@@ -184,7 +189,7 @@ class DuplexClientBase(ABC):
             stream.finish(self._end, orderly=_unless_orderly(self._end) is None)
         return stream
 
-    async def wait_for(self, types: EventTypes, timeout_s: float | None = None) -> RealtimeEvent:
+    async def wait_for(self, types: EventTypes, timeout_s: float | None = None) -> DuplexEvent:
         """Return the next event of one of ``types``; errors of the server are not raised.
 
         What arrived before the call does not count: to see the answer to something you are about
@@ -391,7 +396,7 @@ class DuplexClientBase(ABC):
         """The transport ended without a terminal event; in order if ``error`` says closed."""
         self._finish(error, orderly=isinstance(error, ClientSessionClosedError))
 
-    def _note_session(self, event: RealtimeEvent) -> None:
+    def _note_session(self, event: DuplexEvent) -> None:
         if isinstance(event, SessionCreated | SessionUpdated):
             self._session = event.session
             self._session_id = str(event.session.get("id", self._session_id))
@@ -410,7 +415,7 @@ def _unless_orderly(end: Exception) -> Exception | None:
     return None if isinstance(end, ClientSessionClosedError) else end
 
 
-async def _session_created(events: BoundedStream[RealtimeEvent]) -> None:
+async def _session_created(events: BoundedStream[DuplexEvent]) -> None:
     async for event in events:
         if isinstance(event, SessionCreated):
             return

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from duplex_sdk.protocol.duplex import (
     AudioDelta,
+    DuplexEvent,
     OutputAudioCleared,
-    RealtimeEvent,
     ResponseDone,
 )
 
@@ -69,11 +69,9 @@ class PlaybackQueue:
     @property
     def waiting_ms(self) -> float:
         """Audio that was received and not yet handed out."""
-        return sum(
-            sum(map(len, track.waiting)) / track.bytes_per_ms for track in self._tracks
-        )
+        return sum(sum(map(len, track.waiting)) / track.bytes_per_ms for track in self._tracks)
 
-    def feed(self, event: RealtimeEvent) -> None:
+    def feed(self, event: DuplexEvent) -> None:
         """Note an event of the session."""
         stale = event.epoch is not None and event.epoch < self._epoch
         if event.epoch is not None:

@@ -9,9 +9,9 @@ from typing import Self
 from duplex_sdk.protocol.duplex import (
     AudioDelta,
     AudioDone,
+    DuplexEvent,
     FunctionCallArgumentsDone,
     OutputAudioCleared,
-    RealtimeEvent,
     ResponseCreated,
     ResponseDone,
     TextDelta,
@@ -102,7 +102,7 @@ class ResponseHandle:
             raise self._failure
         return self._done
 
-    def take(self, event: RealtimeEvent) -> None:
+    def take(self, event: DuplexEvent) -> None:
         """Note an event of this response; called by the client in order of arrival."""
         match event:
             case AudioDelta():
@@ -170,7 +170,7 @@ class ResponseStream(AsyncIterator[ResponseHandle]):
         """The listener is no longer interested; handles it holds are no longer fed."""
         self._begun.close()
 
-    def take(self, event: RealtimeEvent) -> None:
+    def take(self, event: DuplexEvent) -> None:
         """Note an event of the session; called by the client in order of arrival."""
         if isinstance(event, ResponseCreated):
             self._begin(event)

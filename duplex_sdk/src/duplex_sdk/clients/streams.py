@@ -45,7 +45,7 @@ class BoundedStream(AsyncIterator[T], Generic[T]):
         size: int = DEFAULT_STREAM_SIZE,
         policy: OverflowPolicy = OverflowPolicy.FAIL,
         *,
-        on_close: Callable[[Self], None] | None = None,
+        on_close: Callable[[BoundedStream[T]], None] | None = None,
     ) -> None:
         if size < 1:
             raise ValueError("a stream holds at least one entry")
