@@ -1,0 +1,258 @@
+"""The ear of one session: wire bytes in, samples at the model's rate and a speech verdict out.
+
+The session core asks for this work by the effects ``DecodeAudio`` and ``ConfigureInput``; the ear
+carries them out. It keeps what must live as long as the stream: the odd byte, resampler states, the
+frame that is not full yet, the detector.
+
+Calls come one at a time, from the engine loop or from a worker thread of its pool. ``play`` and
+``stop_playing`` alone may come from the loop while such a call runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+from duplex_sdk.audio import BadAudioError, InputDecoder, PcmChunk, StreamResampler
+from duplex_sdk.session.inputs import (
+    AudioDecoded,
+    Fault,
+    InputConfigured,
+    SpeechMark,
+    SpeechVerdict,
+)
+from duplex_sdk.session.speech_detector import SpeechDetector
+
+from .vad import FRAME_SAMPLES, VAD_RATE, VadBackend, VadProvider, VadUnavailableError
+
+if TYPE_CHECKING:
+    from duplex_sdk.plugin import InputProcessor, TurnDetection
+    from duplex_sdk.session.effects import ConfigureInput, DecodeAudio
+    from numpy.typing import NDArray
+
+__all__ = ["SessionEar"]
+
+_logger = logging.getLogger(__name__)
+
+# What one append may cost on the engine loop. Handing work to a thread costs about 55 us, and
+# nothing on the loop may take much over a millisecond, with many sessions appending at once.
+_CHEAP_US = 150.0
+_US_PER_FRAME = 100.0
+_US_PER_AUDIO_MS = 0.3
+_LOWEST_RATE, _HIGHEST_RATE = 8_000, 192_000
+_SAMPLE_BYTES = {"pcm16": 2, "pcm_f32le": 4, "g711_ulaw": 1, "g711_alaw": 1}
+
+
+class SessionEar:
+    """Hears for one session."""
+
+    def __init__(
+        self,
+        model_rate: int,
+        *,
+        vad: VadProvider,
+        input_processor: InputProcessor | None = None,
+    ) -> None:
+        """Make an ear that has no detector until ``configure`` gives it one.
+
+        Args:
+            model_rate: Hz of the samples that ``decode`` gives.
+            vad: where the shared voice activity backend comes from.
+            input_processor: the plugin's, applied to every append before the detector hears it.
+        """
+        self._model_rate = model_rate
+        self._vad = vad
+        self._processor = input_processor
+        self._decoder = InputDecoder(model_rate)
+        self._listener: _Listener | None = None
+        self._clock_samples = 0
+        self._reference: deque[tuple[bytes, str, int]] = deque()
+        self._reference_decoder: tuple[tuple[str, int], InputDecoder] | None = None
+        self._play_cursor_ms = 0.0
+
+    @property
+    def clock_ms(self) -> float:
+        """Length of all input decoded so far, before processing: the session's input clock."""
+        return self._clock_samples * 1000 / self._model_rate
+
+    def is_cheap(self, effect: DecodeAudio) -> bool:
+        """Whether ``decode`` may run on the engine loop: it takes well under a millisecond."""
+        if self._processor is not None:
+            return False
+        width = _SAMPLE_BYTES.get(effect.format, 1)
+        audio_ms = len(effect.audio) * 1000 / (width * max(effect.rate, 1))
+        cost = audio_ms * _US_PER_AUDIO_MS
+        if self._listener is not None and effect.listen:
+            cost += audio_ms * VAD_RATE / (1000 * FRAME_SAMPLES) * _US_PER_FRAME
+        return cost <= _CHEAP_US
+
+    def configure(self, effect: ConfigureInput) -> InputConfigured:
+        """Exchange the detector; the first use of a backend loads its model (about 50 ms).
+
+        A backend that cannot be had is the fault ``server_vad_unavailable``, and there is then no
+        detector. Never raises.
+        """
+        self._listener = None
+        if effect.turn_detection is None:
+            return InputConfigured(effect.op)
+        try:
+            backend = self._vad.backend()
+        except VadUnavailableError as error:
+            return InputConfigured(effect.op, fault=_unavailable(error))
+        self._listener = _Listener(
+            backend, effect.turn_detection, self._model_rate, self._vad_clock()
+        )
+        return InputConfigured(effect.op)
+
+    def decode(self, effect: DecodeAudio) -> AudioDecoded:
+        """Decode one append and listen to it. Never raises.
+
+        Bytes that are no audio are the fault ``bad_audio``; a rate out of range is ``bad_event``.
+        When the detector fails, the samples come back without a verdict and with the fault
+        ``server_vad_unavailable``: the audio is sound, and detection is off from then on.
+        """
+        if not _LOWEST_RATE <= effect.rate <= _HIGHEST_RATE:
+            return AudioDecoded(effect.op, fault=_bad_rate(effect.rate))
+        if effect.reset_stream:
+            self._decoder.reset()
+        if effect.reset_detector and self._listener is not None:
+            self._listener.reset(self._vad_clock())
+        try:
+            chunk = self._decoder.decode(effect.audio, effect.format, effect.rate)
+        except BadAudioError as error:
+            return AudioDecoded(effect.op, fault=Fault("bad_audio", str(error), param="audio"))
+        if chunk is None or not chunk.data:
+            return AudioDecoded(effect.op)
+        self._clock_samples += chunk.count
+        chunk = self._processed(chunk)
+        if not chunk.data:
+            return AudioDecoded(effect.op)
+        verdict, fault = self._listen(chunk, listen=effect.listen)
+        return AudioDecoded(effect.op, audio=chunk, verdict=verdict, fault=fault)
+
+    def play(self, audio: bytes, audio_format: str, rate: int) -> None:
+        """Note what the client is about to play, for the input processor's echo reference.
+
+        A client plays in real time and starts when the audio arrives, so a piece begins where the
+        one before it ends, or now. Cheap, and nothing at all without an input processor.
+        """
+        if self._processor is not None:
+            self._reference.append((audio, audio_format, rate))
+
+    def stop_playing(self) -> None:
+        """The client drops what it had not played yet: a barge-in or a cancel."""
+        self._reference.clear()
+        self._play_cursor_ms = self.clock_ms
+
+    def _vad_clock(self) -> int:
+        return self._clock_samples * VAD_RATE // self._model_rate
+
+    def _listen(self, chunk: PcmChunk, *, listen: bool) -> tuple[SpeechVerdict, Fault | None]:
+        samples = chunk.numpy()
+        rms = float(np.sqrt(np.mean(np.square(samples, dtype=np.float64))))
+        if self._listener is None:
+            return SpeechVerdict(rms=rms), None
+        if not listen:
+            # Audio goes by unheard: what comes next is not its continuation.
+            self._listener.reset(self._vad_clock())
+            return SpeechVerdict(rms=rms), None
+        try:
+            return self._listener.hear(chunk, rms), None
+        except Exception as error:
+            # Whatever a runtime raises, the session goes on without a detector.
+            _logger.exception("voice activity detection failed; it is off for this session")
+            self._listener = None
+            return SpeechVerdict(rms=rms), _unavailable(error)
+
+    def _processed(self, chunk: PcmChunk) -> PcmChunk:
+        if self._processor is None:
+            return chunk
+        try:
+            self._feed_reference(self._processor)
+            processed = self._processor.process(chunk)
+            if processed.rate != chunk.rate:
+                raise ValueError(f"it must keep the rate, {chunk.rate} Hz")
+        except Exception:
+            # A plugin's code: whatever it raises ends its use, never the session.
+            _logger.exception("the input processor failed; it is off for this session")
+            self._processor = None
+            self._reference.clear()
+            return chunk
+        return processed
+
+    def _feed_reference(self, processor: InputProcessor) -> None:
+        while self._reference:
+            try:
+                audio, audio_format, rate = self._reference.popleft()
+            except IndexError:
+                # stop_playing emptied it from the loop between the two lines.
+                return
+            piece = self._reference_stream(audio_format, rate).decode(audio, audio_format, rate)
+            if piece is None:
+                continue
+            start = max(self._play_cursor_ms, self.clock_ms)
+            self._play_cursor_ms = start + piece.duration_ms
+            processor.played(piece, start)
+
+    def _reference_stream(self, audio_format: str, rate: int) -> InputDecoder:
+        key = (audio_format, rate)
+        if self._reference_decoder is None or self._reference_decoder[0] != key:
+            self._reference_decoder = (key, InputDecoder(self._model_rate))
+        return self._reference_decoder[1]
+
+
+class _Listener:
+    """Cuts a stream into frames of 512 samples at 16 kHz and runs the detector over them."""
+
+    def __init__(
+        self, backend: VadBackend, settings: TurnDetection, model_rate: int, clock_samples: int
+    ) -> None:
+        self._backend = backend
+        self._detector = SpeechDetector(settings, clock_samples=clock_samples)
+        self._rate = model_rate
+        self._clear()
+
+    def _clear(self) -> None:
+        self._state = self._backend.fresh()
+        self._resampler = StreamResampler(self._rate, VAD_RATE)
+        self._partial: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
+
+    def reset(self, clock_samples: int) -> None:
+        """Forget the stream; what comes next begins at this sample of the input's 16 kHz clock."""
+        self._clear()
+        self._detector.skip(clock_samples - self._detector.clock_samples)
+        self._detector.reset()
+
+    def hear(self, chunk: PcmChunk, rms: float) -> SpeechVerdict:
+        """Run over every frame that ``chunk`` completes."""
+        samples = self._resampler.process(chunk).numpy()
+        pending = np.concatenate((self._partial, samples))
+        whole = len(pending) - len(pending) % FRAME_SAMPLES
+        self._partial = pending[whole:]
+        marks: list[SpeechMark] = []
+        spoken = self._detector.active
+        for start in range(0, whole, FRAME_SAMPLES):
+            probability, self._state = self._backend.infer(
+                pending[start : start + FRAME_SAMPLES], self._state
+            )
+            mark = self._detector.frame(probability)
+            if mark is not None:
+                marks.append(mark)
+            spoken = spoken or self._detector.active
+        return SpeechVerdict(
+            is_speech=spoken, active=self._detector.active, marks=tuple(marks), rms=rms
+        )
+
+
+def _bad_rate(rate: int) -> Fault:
+    return Fault(
+        "bad_event",
+        f"input must have {_LOWEST_RATE} to {_HIGHEST_RATE} Hz; got {rate}",
+        param="sample_rate_hz",
+    )
+
+
+def _unavailable(error: Exception) -> Fault:
+    return Fault("server_vad_unavailable", f"server VAD is off: {error}", param="turn_detection")

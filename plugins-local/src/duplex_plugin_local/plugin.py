@@ -1,0 +1,160 @@
+"""The light half: how the ``local`` model fits a session. Imports no model library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from duplex_sdk.plugin import (
+    DuplexCapabilities,
+    DuplexModelPlugin,
+    DuplexModelSessionState,
+    DuplexOutputDecision,
+    DuplexRuntimeConfigError,
+    InputProcessor,
+    OutputContext,
+    UnitBuffer,
+)
+from duplex_sdk.stage import Json, PipelineConfig, StageConfig, StageOutput
+
+from .echo import EchoCancelling
+from .routing import RECOGNISER, REPLY, SPEECH, next_prompts
+
+__all__ = ["INPUT_RATE", "OUTPUT_RATE", "UNIT_MS", "LocalPlugin"]
+
+INPUT_RATE = 16_000
+OUTPUT_RATE = 24_000
+UNIT_MS = 80
+MAX_SESSIONS = 24
+# Keys of extra_body that are ours; "seed" is the engine's own.
+_ECHO_KEY = "echo_cancellation"
+_KNOWN_KEYS = frozenset({_ECHO_KEY, "seed"})
+
+
+class LocalPlugin(DuplexModelPlugin):
+    """A recogniser, a writer of replies and a voice, three stages in a row.
+
+    The server's voice activity detector ends the turns. Input goes to the recogniser as it comes,
+    so that the words are mostly known when a turn ends.
+    """
+
+    early_input = True
+
+    def __init__(self, options: Mapping[str, Json]) -> None:
+        """Take the resolved options of the descriptor.
+
+        Raises:
+            ValueError: an option that cannot work, named in the message.
+        """
+        super().__init__(options)
+        self._reply_options = _reply_options(options)
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        """Turn-based; prefers to react quickly and to talk on through a short "mm-hmm"."""
+        return DuplexCapabilities.turn_based(
+            supports_multi_session=True,
+            supports_text_only_turn=True,
+            supports_chat_completions=True,
+            chunk_period_ms=UNIT_MS,
+            input_sample_rate_hz=INPUT_RATE,
+            output_sample_rate_hz=OUTPUT_RATE,
+            interrupt_policy="barge_in_on_sustained_speech",
+            session_defaults={
+                "overlap_short_ack_ms": 400,
+                "overlap_barge_in_ms": 600,
+                "turn_detection": {"silence_duration_ms": 350},
+            },
+        )
+
+    def pipeline(self) -> PipelineConfig:
+        """Recogniser, reply, speech."""
+        package = "duplex_plugin_local"
+        return PipelineConfig(
+            stages=(
+                StageConfig(
+                    RECOGNISER,
+                    f"{package}.recogniser_stage:RecogniserStage",
+                    device="cpu",
+                    memory_bytes=200 << 20,
+                ),
+                StageConfig(
+                    REPLY,
+                    f"{package}.reply_stage:ReplyStage",
+                    device="cpu",
+                    options=self._reply_options,
+                ),
+                StageConfig(
+                    SPEECH,
+                    f"{package}.speech_stage:SpeechStage",
+                    device="cpu",
+                    # A step sends its outputs when it ends: nobody waits for the others' sentences.
+                    max_batch=1,
+                    memory_bytes=100 << 20,
+                ),
+            ),
+            duplex_plugin="duplex_plugin_local.plugin:LocalPlugin",
+            stage_input=next_prompts,
+        )
+
+    def create_session_state(self) -> DuplexModelSessionState:
+        """A buffer of units of 80 ms."""
+        return DuplexModelSessionState(UnitBuffer(INPUT_RATE * UNIT_MS // 1000, INPUT_RATE))
+
+    def validate_client_extra_body(self, extra_body: Mapping[str, Json] | None) -> None:
+        """Refuse knobs that would do nothing.
+
+        Raises:
+            DuplexRuntimeConfigError: an unknown key, or ``echo_cancellation`` that is no bool.
+        """
+        if not isinstance(extra_body, Mapping):
+            return
+        unknown = sorted(set(extra_body) - _KNOWN_KEYS)
+        if unknown:
+            raise DuplexRuntimeConfigError(
+                "invalid_duplex_runtime_config",
+                f"the local model knows no {unknown[0]!r}",
+                param=f"extra_body.{unknown[0]}",
+            )
+        if not isinstance(extra_body.get(_ECHO_KEY, False), bool):
+            raise DuplexRuntimeConfigError(
+                "invalid_duplex_runtime_config",
+                f"{_ECHO_KEY} must be true or false",
+                param=f"extra_body.{_ECHO_KEY}",
+            )
+
+    def create_input_processor(self, config: Mapping[str, Json]) -> InputProcessor | None:
+        """Echo cancelling for a client with a loudspeaker that does none itself."""
+        extra_body = config.get("extra_body")
+        if isinstance(extra_body, Mapping) and extra_body.get(_ECHO_KEY):
+            return EchoCancelling(INPUT_RATE)
+        return None
+
+    def decide_output(
+        self, output: StageOutput, context: OutputContext
+    ) -> DuplexOutputDecision | None:
+        """A session that wants no audio gets the reply's text, and the voice is not asked."""
+        if context.stage.id == REPLY and _text_only(context.session.config):
+            return DuplexOutputDecision("direct_response")
+        return None
+
+
+def _text_only(config: Mapping[str, Json]) -> bool:
+    modalities = config.get("output_modalities")
+    return modalities is not None and "audio" not in modalities
+
+
+def _reply_options(options: Mapping[str, Json]) -> dict[str, Json]:
+    url = options.get("llm_url")
+    if url is None:
+        if options.get("llm_model"):
+            raise ValueError("llm_model names a model, but llm_url says nowhere to find it")
+        return {}
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise ValueError(f"llm_url must be an http or https address; got {url!r}")
+    if not options.get("llm_model"):
+        raise ValueError("llm_url needs llm_model too: the model's name at that endpoint")
+    return {
+        name: options[name]
+        for name in ("llm_url", "llm_model", "llm_key_env", "llm_timeout_s")
+        if options.get(name) is not None
+    }
