@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .errors import NoCreditError, StageCallError, StageUnavailableError
 from .listener import StageListener
+from .pipeline import build_pools, call_pools, start_pools, stop_pools
 from .pool import CREDIT, ReplicaState, ReplicaStatus, StagePool
 from .replica import Progress, ReplicaSink, StageReplica
 
@@ -25,4 +26,8 @@ __all__ = [
     "StagePool",
     "StageReplica",
     "StageUnavailableError",
+    "build_pools",
+    "call_pools",
+    "start_pools",
+    "stop_pools",
 ]

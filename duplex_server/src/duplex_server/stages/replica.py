@@ -29,8 +29,8 @@ class ReplicaSink(ABC):
 class StageReplica(ABC):
     """One copy of a stage. All methods are called on the engine loop and none of them blocks.
 
-    ``open``, ``units``, ``update``, ``cancel``, ``hold`` and ``close`` take effect in the order they
-    were called; what they lead to comes back through the sink.
+    ``open``, ``units``, ``update``, ``cancel``, ``hold`` and ``close`` take effect in the order of
+    the calls; what they lead to comes back through the sink.
     """
 
     @abstractmethod
@@ -78,4 +78,4 @@ class StageReplica(ABC):
 
     @abstractmethod
     async def stop(self, grace_s: float) -> None:
-        """Close every session, unload, and end; after ``grace_s`` seconds without waiting longer."""
+        """Close every session, unload and end; wait no longer than ``grace_s`` seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .host import StageHost
 from .result import HostResult, StepReport
 
-__all__ = ["HostResult", "StepReport"]
+__all__ = ["HostResult", "StageHost", "StepReport"]

@@ -1,0 +1,127 @@
+"""One step of a model: what it hands out, checked, and its failures laid at the right door."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from duplex_sdk.stage.model import StageModel
+from duplex_sdk.stage.types import StageOutput, StageUnit
+
+from .output_check import OutputCheck, OutputFaultError
+
+__all__ = ["BatchLostError", "Stepper", "describe"]
+
+logger = logging.getLogger(__name__)
+
+_UNIT_FAILED = "runtime_append_failed"
+
+
+class BatchLostError(Exception):
+    """A batched step raised: nobody knows what became of the states of its sessions."""
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line, for an error message."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+class Stepper:
+    """Steps a model that wrote ``step_unit``, or one that wrote ``step``.
+
+    Attributes:
+        batches: the model computes a batch in one call.
+    """
+
+    def __init__(self, model: StageModel[Any], check: OutputCheck) -> None:
+        self._model = model
+        self._check = check
+        self.batches = type(model).step is not StageModel.step
+
+    def step_unit(self, unit: StageUnit[Any], now: float) -> list[StageOutput]:
+        """The outputs of one unit; a failure is one of them, behind those that came before it."""
+        outputs: list[StageOutput] = []
+        try:
+            for output in _iterable(self._model.step_unit(unit, now)):
+                outputs.extend(self._check.examine(_own(output, unit)))
+        except OutputFaultError as fault:
+            outputs.append(unit.failed(_UNIT_FAILED, f"the model's output was refused: {fault}"))
+        except (Exception, SystemExit) as error:
+            logger.exception("a model failed in step_unit")
+            outputs.append(unit.failed(_UNIT_FAILED, describe(error)))
+        return outputs
+
+    def step(self, units: Sequence[StageUnit[Any]], now: float) -> list[StageOutput]:
+        """The outputs of one batched call, failures of single units included.
+
+        Raises:
+            BatchLostError: the call raised.
+        """
+        try:
+            produced = list(_iterable(self._model.step(units, now)))
+        except OutputFaultError as fault:
+            return [unit.failed(_UNIT_FAILED, str(fault)) for unit in units]
+        except (Exception, SystemExit) as error:
+            logger.exception("a model failed in step")
+            raise BatchLostError(describe(error)) from error
+        return self._sorted_out(units, produced)
+
+    def _sorted_out(
+        self, units: Sequence[StageUnit[Any]], produced: Iterable[object]
+    ) -> list[StageOutput]:
+        by_session = {unit.session_id: unit for unit in units}
+        outputs: list[StageOutput] = []
+        refused: dict[str, str] = {}
+        for output in produced:
+            unit = _unit_of(output, by_session)
+            if unit is None:
+                # It belongs to nobody of the batch, so each of them may be missing something.
+                message = f"step handed out {_foreign(output)}"
+                refused.update((session_id, message) for session_id in by_session)
+            elif unit.session_id not in refused:
+                try:
+                    outputs.extend(self._check.examine(_own(output, unit)))
+                except OutputFaultError as fault:
+                    refused[unit.session_id] = f"the model's output was refused: {fault}"
+        outputs.extend(
+            by_session[session_id].failed(_UNIT_FAILED, message)
+            for session_id, message in refused.items()
+        )
+        return outputs
+
+
+def _iterable(produced: object) -> Iterable[object]:
+    if isinstance(produced, Iterable) and not isinstance(produced, (str, bytes, dict)):
+        return produced
+    raise OutputFaultError(f"expected an iterable of StageOutput, got {type(produced).__name__}")
+
+
+def _unit_of(output: object, units: dict[str, StageUnit[Any]]) -> StageUnit[Any] | None:
+    if not isinstance(output, StageOutput) or type(output.session_id) is not str:
+        return next(iter(units.values())) if len(units) == 1 else None
+    return units.get(output.session_id)
+
+
+def _own(output: object, unit: StageUnit[Any]) -> StageOutput:
+    """The output, if it is one and speaks for the unit's session.
+
+    What a session says late may carry an older turn or epoch; who reads it knows what is current.
+    """
+    if not isinstance(output, StageOutput):
+        raise OutputFaultError(f"expected a StageOutput, got {type(output).__name__}")
+    if output.session_id != unit.session_id:
+        raise OutputFaultError("its session is not the unit's")
+    here = (unit.epoch, unit.turn_id)
+    there = (output.epoch, output.turn_id)
+    if output.request_id != unit.request_id and there == here:
+        raise OutputFaultError("its request is not the unit's")
+    if there > here:
+        raise OutputFaultError("its epoch or turn lies in the future")
+    return output
+
+
+def _foreign(output: object) -> str:
+    if isinstance(output, StageOutput):
+        return "an output of a session that is not in the batch"
+    return f"a {type(output).__name__} instead of a StageOutput"

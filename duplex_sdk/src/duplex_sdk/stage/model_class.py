@@ -1,0 +1,38 @@
+"""From ``"package.module:Class"`` to the ``StageModel`` it names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .model import StageLoadError, StageModel
+
+__all__ = ["load_model_class"]
+
+
+def load_model_class(path: str) -> type[StageModel[Any]]:
+    """Import a stage's model class: the heavy half of a plugin, to be done where the model runs.
+
+    Raises:
+        StageLoadError: the path is malformed, its module does not import, or what it names is no
+            ``StageModel``; the cause is chained.
+    """
+    module_name, colon, class_name = path.partition(":")
+    if not colon or not module_name or not class_name:
+        raise StageLoadError(
+            f"{path!r} does not name a stage model", "write it as 'package.module:Class'"
+        )
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except ImportError as error:
+        raise StageLoadError(
+            f"stage model {path!r} does not import: {error}",
+            "is the plugin installed with everything it needs? `duplex plugins doctor` tells",
+        ) from error
+    except AttributeError as error:
+        raise StageLoadError(f"module {module_name} has no {class_name}") from error
+    except (Exception, SystemExit) as error:
+        raise StageLoadError(f"stage model {path!r} fails when imported: {error!r}") from error
+    if not isinstance(found, type) or not issubclass(found, StageModel):
+        raise StageLoadError(f"{path!r} is no StageModel", "subclass duplex_sdk.stage.StageModel")
+    return found

@@ -1,0 +1,100 @@
+"""What the two in-process replicas share: a host, and an inbox of calls to it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from duplex_sdk.stage import LoadContext, StageModel, StageSession, UnitRequest
+from duplex_sdk.stage.host import StageHost
+from duplex_sdk.stage.model_class import load_model_class
+
+from .replica import ReplicaSink, StageReplica
+
+__all__ = ["HostSettings", "InlineReplica"]
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What the host of an in-process replica needs besides the model.
+
+    Attributes:
+        model: ``"package.module:Class"`` of the ``StageModel``, or how to make one.
+        context: how it is to be loaded.
+        clock: seconds, monotonic, the same for the whole engine.
+        output_rate: Hz that output audio must have; None: any.
+        gather_ms: how long a step waits for more sessions.
+        period_ms: a unit that ends later than this is late; None: never.
+    """
+
+    model: str | Callable[[], StageModel[Any]]
+    context: LoadContext
+    clock: Callable[[], float]
+    output_rate: int | None = None
+    gather_ms: float = 0.0
+    period_ms: float | None = None
+
+    def make_host(self) -> StageHost:
+        """A host around a fresh model.
+
+        Raises:
+            StageLoadError: the model's class cannot be imported.
+        """
+        make = load_model_class(self.model) if isinstance(self.model, str) else self.model
+        return StageHost(
+            make(),
+            clock=self.clock,
+            output_rate=self.output_rate,
+            max_batch=self.context.max_batch,
+            gather_ms=self.gather_ms,
+            period_ms=self.period_ms,
+        )
+
+
+class InlineReplica(StageReplica):
+    """Calls are queued here and made by whoever drives the host, in order."""
+
+    def __init__(self, settings: HostSettings, sink: ReplicaSink) -> None:
+        """``settings``: what to run; ``sink``: where to deliver."""
+        self._settings = settings
+        self._sink = sink
+        self._inbox: deque[Callable[[StageHost], None]] = deque()
+
+    def open(self, session: StageSession) -> None:
+        """See ``StageReplica``."""
+        self._post(lambda host: host.open(session))
+
+    def units(self, units: Sequence[UnitRequest]) -> None:
+        """See ``StageReplica``."""
+        self._post(lambda host: host.units(units))
+
+    def update(self, session: StageSession) -> None:
+        """See ``StageReplica``."""
+        self._post(lambda host: host.update(session))
+
+    def cancel(self, session_id: str, epoch: int, heard_ms: float) -> None:
+        """See ``StageReplica``."""
+        self._post(lambda host: host.cancel(session_id, epoch, heard_ms))
+
+    def hold(self, session_id: str, held: bool) -> None:
+        """See ``StageReplica``."""
+        self._post(lambda host: host.hold(session_id, held))
+
+    def close(self, session_id: str) -> None:
+        """See ``StageReplica``."""
+        self._post(lambda host: host.close(session_id))
+
+    def _post(self, call: Callable[[StageHost], None]) -> None:
+        self._inbox.append(call)
+        self._wake()
+
+    def _drain(self, host: StageHost) -> None:
+        while self._inbox:
+            self._inbox.popleft()(host)
+
+    @abstractmethod
+    def _wake(self) -> None:
+        """Have the inbox drained soon."""
