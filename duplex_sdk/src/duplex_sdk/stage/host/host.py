@@ -34,10 +34,10 @@ logger = logging.getLogger(__name__)
 class StageHost:
     """Keeps the table of sessions of one replica, makes the batches and calls the model.
 
-    It does no I/O, owns no thread and sleeps never: whoever drives it calls ``open``, ``units``,
-    ``update``, ``cancel``, ``hold`` and ``close`` as they arrive, ``step`` whenever ``next_due`` has
-    come, and delivers what ``step`` returns. All calls come from one thread; only ``busy_since``
-    may be read from another.
+    It does no I/O, owns no thread and never sleeps: whoever drives it calls ``open``, ``units``,
+    ``update``, ``cancel``, ``hold`` and ``close`` as they arrive, ``step`` whenever ``next_due``
+    has come, and delivers what ``step`` returns. All calls come from one thread; only
+    ``busy_since`` may be read from another.
     """
 
     def __init__(
@@ -71,7 +71,6 @@ class StageHost:
         self._sessions: dict[str, HostedSession] = {}
         self._touched: dict[str, HostedSession] = {}
         self._result = HostResult()
-        self._nan_reported = 0
         self._busy_since: float | None = None
         self._close_failures = 0
 
@@ -119,7 +118,7 @@ class StageHost:
         try:
             hosted.state = self._call(self._model.open, session)
         except (Exception, SystemExit) as error:
-            self._fail(hosted, "open", error)
+            self._contain(hosted, "open", error)
             return
         hosted.has_state = True
         hosted.prefill_ms = (self._clock() - began) * 1000
@@ -133,11 +132,15 @@ class StageHost:
         now = self._clock()
         for unit in units:
             hosted = self._sessions.get(unit.session_id)
-            if hosted is None or hosted.phase == "failed" or unit.epoch < hosted.epoch:
+            if hosted is None or hosted.phase == "failed":
                 self._give_back(unit)
                 continue
-            hosted.epoch = unit.epoch
             hosted.active = True
+            if unit.epoch < hosted.epoch:
+                self._give_back(unit)
+                self._touched[unit.session_id] = hosted
+                continue
+            hosted.epoch = unit.epoch
             hosted.queue.append(QueuedUnit(unit, now, self._schedule.next_order()))
             self._schedule.refresh(hosted, now)
 
@@ -159,7 +162,7 @@ class StageHost:
         try:
             self._call(self._model.cancel, hosted.state, epoch, heard_ms)
         except (Exception, SystemExit) as error:
-            self._fail(hosted, "cancel", error)
+            self._contain(hosted, "cancel", error)
 
     def hold(self, session_id: str, held: bool) -> None:
         """While held a session gets no ticks; an armed one is given out when the hold ends."""
@@ -204,7 +207,7 @@ class StageHost:
             logger.exception("a model failed in unload")
 
     def next_due(self) -> float | None:
-        """When ``step`` has something to do (it may be past); None: not before something arrives."""
+        """When ``step`` has something to do, maybe already; None: not before something arrives."""
         if self._result or self._touched:
             return self._clock()
         prefill = self._prefills.next_due()
@@ -237,7 +240,7 @@ class StageHost:
                 if pause is not None and not 0 <= pause < math.inf:
                     raise ValueError(f"prefill returned {pause!r} instead of a number of ms")
             except (Exception, SystemExit) as error:
-                self._fail(hosted, "prefill", error)
+                self._contain(hosted, "prefill", error)
                 continue
             hosted.prefill_ms += (self._clock() - began) * 1000
             if pause is None:
@@ -261,7 +264,7 @@ class StageHost:
         except BatchLostError as error:
             outputs = []
             for hosted in ready:
-                self._fail(hosted, "step", error)
+                self._fail(hosted, f"step: {error}")
         ended = self._clock()
         self._keep(outputs, began)
         late = 0
@@ -272,11 +275,9 @@ class StageHost:
                 late += ended - since > self._period_s
             self._schedule.refresh(hosted, ended)
             self._touched[hosted.session.session_id] = hosted
-        nan, self._nan_reported = (
-            self._check.nan_samples - self._nan_reported,
-            (self._check.nan_samples),
+        self._result.report = StepReport(
+            (ended - began) * 1000, len(units), late, self._check.take_nan_samples()
         )
-        self._result.report = StepReport((ended - began) * 1000, len(units), late, nan)
 
     def _step_model(self, units: list[StageUnit[Any]], now: float) -> list[StageOutput]:
         if not units:
@@ -285,7 +286,7 @@ class StageHost:
             return self._call(self._stepper.step, units, now)
         outputs: list[StageOutput] = []
         for unit in units:
-            outputs.extend(self._call(self._stepper.step_unit, unit, self._clock()))
+            outputs.extend(self._call(self._stepper.step_unit, unit, now))
         return outputs
 
     def _is_up_to_date(self, hosted: HostedSession) -> bool:
@@ -296,7 +297,7 @@ class StageHost:
         try:
             self._call(self._model.update, hosted.state, hosted.session)
         except (Exception, SystemExit) as error:
-            self._fail(hosted, "update", error)
+            self._contain(hosted, "update", error)
             return False
         return True
 
@@ -317,11 +318,13 @@ class StageHost:
                 self._result.idle.append(session_id)
         self._touched.clear()
 
-    def _fail(self, hosted: HostedSession, where: str, error: BaseException) -> None:
+    def _contain(self, hosted: HostedSession, where: str, error: BaseException) -> None:
         logger.error("a model failed in %s", where, exc_info=error)
+        self._fail(hosted, f"{where}: {describe(error)}")
+
+    def _fail(self, hosted: HostedSession, message: str) -> None:
         hosted.phase = "failed"
         self._drop_work(hosted)
-        message = f"{where}: {describe(error)}"
         failure = StageError("runtime_failed", message, "session")
         self._result.failed.append((hosted.session.session_id, failure))
 

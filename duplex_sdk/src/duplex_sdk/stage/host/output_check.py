@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
 
 from duplex_sdk.audio.chunk import SAMPLE_BYTES, PcmChunk
-from duplex_sdk.stage.types import StageError, StageOutput, ToolCall
+from duplex_sdk.stage.types import Array, StageError, StageOutput, ToolCall
 
 __all__ = ["OutputCheck", "OutputFaultError"]
 
@@ -20,16 +21,17 @@ class OutputFaultError(ValueError):
 
 
 class OutputCheck:
-    """Checks outputs one by one, mends samples that are no numbers, cuts audio into pieces of 1 s.
-
-    Attributes:
-        nan_samples: how many samples were made zero so far.
-    """
+    """Checks outputs one by one, mends samples that are no numbers, cuts audio into pieces of 1 s."""
 
     def __init__(self, rate: int | None) -> None:
         """``rate``: Hz that audio must have; None: any."""
         self._rate = rate
-        self.nan_samples = 0
+        self._nan_samples = 0
+
+    def take_nan_samples(self) -> int:
+        """How many samples were made zero since the last call."""
+        count, self._nan_samples = self._nan_samples, 0
+        return count
 
     def examine(self, output: StageOutput) -> tuple[StageOutput, ...]:
         """The output as it may leave: itself, mended, or in pieces.
@@ -51,17 +53,19 @@ class OutputCheck:
     def _sound(self, audio: PcmChunk) -> PcmChunk:
         if type(audio) is not PcmChunk or type(audio.data) is not bytes:
             raise OutputFaultError(f"audio must be a PcmChunk of bytes; got {_name(audio)}")
+        if type(audio.rate) is not int or audio.rate <= 0:
+            raise OutputFaultError(f"the rate of audio must be Hz; got {audio.rate!r}")
         if self._rate is not None and audio.rate != self._rate:
             raise OutputFaultError(
                 f"audio at {audio.rate} Hz; the plugin's output rate is {self._rate} Hz"
             )
-        if len(audio.data) % SAMPLE_BYTES or audio.rate <= 0:
-            raise OutputFaultError("audio must be whole float32 samples at a positive rate")
+        if len(audio.data) % SAMPLE_BYTES:
+            raise OutputFaultError("audio must be whole float32 samples")
         samples = audio.numpy()
         sane = np.isfinite(samples)
         if sane.all():
             return audio
-        self.nan_samples += int(samples.size - np.count_nonzero(sane))
+        self._nan_samples += int(samples.size - np.count_nonzero(sane))
         return PcmChunk(np.where(sane, samples, np.float32(0)).tobytes(), audio.rate)
 
 
@@ -76,6 +80,12 @@ def _check_fields(output: StageOutput) -> None:
         raise OutputFaultError(f"error must be a StageError; got {_name(output.error)}")
     if output.tool_call is not None and type(output.tool_call) is not ToolCall:
         raise OutputFaultError(f"tool_call must be a ToolCall; got {_name(output.tool_call)}")
+    if not isinstance(output.token_ids, (tuple, list)):
+        raise OutputFaultError(f"token_ids must be a tuple; got {_name(output.token_ids)}")
+    if type(output.data) is not dict and not isinstance(output.data, Mapping):
+        raise OutputFaultError(f"data must be a mapping; got {_name(output.data)}")
+    if output.arrays:
+        _check_arrays(output.arrays)
     again = output.again_ms
     if again is not None and not (_is_number(again) and math.isfinite(again) and again >= 0):
         raise OutputFaultError(f"again_ms must be a number of ms from 0 on; got {again!r}")
@@ -88,6 +98,14 @@ def _check_marks(marks: object) -> None:
         pair = mark if isinstance(mark, (tuple, list)) else ()
         if len(pair) != 2 or not all(_is_number(value) and value >= 0 for value in pair):
             raise OutputFaultError(f"a mark must be (characters, ms); got {mark!r}")
+
+
+def _check_arrays(arrays: object) -> None:
+    if not isinstance(arrays, Mapping):
+        raise OutputFaultError(f"arrays must be a mapping; got {_name(arrays)}")
+    for name, array in arrays.items():
+        if type(array) is not Array:
+            raise OutputFaultError(f"arrays[{name!r}] must be an Array; got {_name(array)}")
 
 
 def _is_number(value: object) -> bool:

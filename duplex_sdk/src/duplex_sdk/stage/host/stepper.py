@@ -63,7 +63,7 @@ class Stepper:
         except OutputFaultError as fault:
             return [unit.failed(_UNIT_FAILED, str(fault)) for unit in units]
         except (Exception, SystemExit) as error:
-            logger.exception("a model failed in step")
+            logger.exception("a model failed in step; the sessions of the batch end")
             raise BatchLostError(describe(error)) from error
         return self._sorted_out(units, produced)
 
@@ -110,6 +110,8 @@ def _own(output: object, unit: StageUnit[Any]) -> StageOutput:
     """
     if not isinstance(output, StageOutput):
         raise OutputFaultError(f"expected a StageOutput, got {type(output).__name__}")
+    if type(output.epoch) is not int or type(output.turn_id) is not int:
+        raise OutputFaultError("its epoch and turn must be int")
     if output.session_id != unit.session_id:
         raise OutputFaultError("its session is not the unit's")
     here = (unit.epoch, unit.turn_id)
