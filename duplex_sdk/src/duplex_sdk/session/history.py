@@ -15,34 +15,14 @@ from .history_entry import (
     call_output_message,
     message,
 )
+from .message_log import ROOT, HistoryLimits, MessageLog
 from .read_only import ReadOnlyDict
-from .refusal import RefusalError
 from .spoken_text import SpokenText, acked_text, cancelled_text, done_text, live_text
 
 if TYPE_CHECKING:
     from .playback import PlaybackCommitPolicy, PlaybackCursor
 
 __all__ = ["ROOT", "ConversationHistory", "HistoryLimits", "HistoryText"]
-
-ROOT = "root"
-"""What a client names to put an item first."""
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryLimits:
-    """Bounds of one conversation.
-
-    Attributes:
-        characters: text of all entries; beyond it the oldest are forgotten.
-        responses: finished responses that keep their alignment.
-        images: pictures in the conversation.
-        image_characters: characters of all their URLs.
-    """
-
-    characters: int = 2 * 1024 * 1024
-    responses: int = 64
-    images: int = 8
-    image_characters: int = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +46,20 @@ class ConversationHistory:
     said, so that repeated cuts never add up.
     """
 
-    def __init__(self, limits: HistoryLimits = HistoryLimits()) -> None:
-        self._limits = limits
-        self._entries: list[HistoryEntry] = []
-        self._by_id: dict[str, HistoryEntry] = {}
+    def __init__(self, limits: HistoryLimits | None = None) -> None:
+        limits = limits or HistoryLimits()
+        self._log = MessageLog(limits)
+        self._retained = limits.responses
         self._finished: dict[str, None] = {}
         self._early_caps: dict[str, float] = {}
         self._unanswered: dict[str, None] = {}
-        self._view: tuple[Mapping[str, Any], ...] | None = ()
-        self._version = 0
-        self._size = 0
 
     # Reading
 
     @property
     def version(self) -> int:
         """Grows with every change of what ``messages`` shows."""
-        return self._version
+        return self._log.version
 
     @property
     def unanswered(self) -> tuple[str, ...]:
@@ -91,22 +68,18 @@ class ConversationHistory:
 
     def messages(self) -> tuple[Mapping[str, Any], ...]:
         """The conversation, read-only; the same object until the next change."""
-        if self._view is None:
-            self._view = tuple(
-                entry.message for entry in self._entries if entry.message is not None
-            )
-        return self._view
+        return self._log.messages()
 
     def __len__(self) -> int:
         return len(self.messages())
 
     def __contains__(self, item_id: str) -> bool:
-        entry = self._by_id.get(item_id)
+        entry = self._log.get(item_id)
         return entry is not None and entry.message is not None
 
     def message(self, item_id: str) -> Mapping[str, Any] | None:
         """The message of an item, None where there is none (yet)."""
-        entry = self._by_id.get(item_id)
+        entry = self._log.get(item_id)
         return None if entry is None else entry.message
 
     # Items
@@ -137,7 +110,7 @@ class ConversationHistory:
 
     def set_transcript(self, item_id: str, transcript: str) -> None:
         """The words of a user's speech became known; nothing when the item is gone."""
-        entry = self._by_id.get(item_id)
+        entry = self._log.get(item_id)
         if entry is not None and entry.message is not None and entry.state == "plain":
             self._show(entry, audio_message(transcript), len(transcript))
 
@@ -162,10 +135,10 @@ class ConversationHistory:
             KeyError: ``after`` names no item of the conversation.
         """
         urls = [part["image_url"]["url"] for part in parts if part.get("type") == "image_url"]
-        self._check_images(urls)
+        if urls:
+            self._log.admit_images(urls)
         entry = self._place(item_id, after)
-        entry.images = len(urls)
-        entry.image_chars = sum(map(len, urls))
+        self._log.add_images(entry, urls)
         text = sum(len(part.get("text", "")) for part in parts)
         self._show(entry, message(role, parts), text)
         if role == "user":
@@ -192,12 +165,11 @@ class ConversationHistory:
         Returns:
             Whether a message was removed.
         """
-        entry = self._by_id.get(item_id)
+        entry = self._log.get(item_id)
         if entry is None:
             return False
-        had_message = entry.message is not None
-        self._remove(entry)
-        return had_message
+        self._forget(item_id)
+        return self._log.remove(entry)
 
     def mark_answered(self) -> None:
         """A response takes up all user items so far."""
@@ -301,7 +273,7 @@ class ConversationHistory:
         Returns:
             What the item says; None where nothing is known of it (yet).
         """
-        entry = self._by_id.get(item_id)
+        entry = self._log.get(item_id)
         if entry is None:
             self._remember_cap(item_id, position_ms)
             return None
@@ -330,24 +302,14 @@ class ConversationHistory:
     # Inside
 
     def _response(self, response_id: str) -> HistoryEntry | None:
-        return self._by_id.get(f"{ITEM_PREFIX}{response_id}")
+        return self._log.get(f"{ITEM_PREFIX}{response_id}")
 
     def _place(self, item_id: str, after: str | None) -> HistoryEntry:
-        entry = self._by_id.get(item_id)
-        if entry is not None:
-            return entry
-        position = self._position(after)
-        entry = HistoryEntry(item_id, cap_ms=self._early_caps.pop(item_id, None))
-        self._entries.insert(position, entry)
-        self._by_id[item_id] = entry
+        entry = self._log.place(item_id, after)
+        cap = self._early_caps.pop(item_id, None)
+        if cap is not None:
+            entry.lower_cap(cap)
         return entry
-
-    def _position(self, after: str | None) -> int:
-        if after is None:
-            return len(self._entries)
-        if after == ROOT:
-            return 0
-        return self._entries.index(self._by_id[after]) + 1
 
     def _set_text(self, entry: HistoryEntry, text: str) -> HistoryText:
         entry.shown = entry.limit(text)
@@ -359,58 +321,21 @@ class ConversationHistory:
         return self._set_text(entry, entry.shown).committed
 
     def _show(self, entry: HistoryEntry, new: ReadOnlyDict | None, characters: int) -> None:
-        if new == entry.message:
-            return
         said = 0 if entry.spoken is None else len(entry.spoken.text)
-        size = max(characters, said) + entry.image_chars
-        self._size += size - entry.size
-        entry.size = size
-        entry.message = new
-        self._changed()
-        self._forget_oldest(keep=entry)
+        for item_id in self._log.show(entry, new, max(characters, said)):
+            self._forget(item_id)
 
-    def _changed(self) -> None:
-        self._version += 1
-        self._view = None
-
-    def _remove(self, entry: HistoryEntry) -> None:
-        self._entries.remove(entry)
-        del self._by_id[entry.item_id]
-        self._unanswered.pop(entry.item_id, None)
-        self._finished.pop(entry.item_id.removeprefix(ITEM_PREFIX), None)
-        self._size -= entry.size
-        if entry.message is not None:
-            self._changed()
-
-    def _forget_oldest(self, keep: HistoryEntry) -> None:
-        while self._size > self._limits.characters:
-            oldest = next(
-                (e for e in self._entries if e is not keep and e.state != "open" and e.size), None
-            )
-            if oldest is None:
-                return
-            self._remove(oldest)
+    def _forget(self, item_id: str) -> None:
+        self._unanswered.pop(item_id, None)
+        self._finished.pop(item_id.removeprefix(ITEM_PREFIX), None)
 
     def _retain(self, entry: HistoryEntry) -> None:
         self._finished[entry.item_id.removeprefix(ITEM_PREFIX)] = None
-        while len(self._finished) > self._limits.responses:
+        while len(self._finished) > self._retained:
             self.forget_alignment(next(iter(self._finished)))
 
     def _remember_cap(self, item_id: str, position_ms: float) -> None:
         position = max(0.0, position_ms)
         self._early_caps[item_id] = min(position, self._early_caps.pop(item_id, position))
-        if len(self._early_caps) > self._limits.responses:
+        if len(self._early_caps) > self._retained:
             del self._early_caps[next(iter(self._early_caps))]
-
-    def _check_images(self, urls: Sequence[str]) -> None:
-        if not urls:
-            return
-        count = sum(entry.images for entry in self._entries) + len(urls)
-        chars = sum(entry.image_chars for entry in self._entries) + sum(map(len, urls))
-        if count > self._limits.images or chars > self._limits.image_characters:
-            raise RefusalError(
-                "input_backpressure",
-                f"a conversation holds at most {self._limits.images} images of "
-                f"{self._limits.image_characters} characters in all",
-                param="item.content",
-            )

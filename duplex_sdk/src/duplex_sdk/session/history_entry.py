@@ -36,6 +36,9 @@ class HistoryEntry:
         spoken: of a response's item all that was said, None before anything is known.
         shown: of a response's item the words that count.
         cap_ms: smallest position a client truncated it to.
+        size: characters it stands for.
+        images: pictures among them.
+        image_chars: characters of their URLs.
     """
 
     item_id: str
@@ -47,6 +50,11 @@ class HistoryEntry:
     size: int = 0
     images: int = 0
     image_chars: int = 0
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether it takes room that can be had: not while its response is open."""
+        return self.size > 0 and self.state != "open"
 
     def limit(self, text: str) -> str:
         """The text as far as the client's truncation leaves it."""
