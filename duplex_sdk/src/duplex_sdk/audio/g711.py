@@ -77,8 +77,8 @@ def _ulaw_encoding() -> NDArray[uint8]:
     magnitude = numpy.minimum((_magnitude(values) >> 2) + _ULAW_BIAS, _ULAW_CLIP)
     segment = _segments(magnitude, 64)
     code = (segment << 4) | ((magnitude >> (segment + 1)) & 0x0F)
-    signed = numpy.where(values < 0, code | 0x80, code)
-    return (signed ^ 0xFF).astype(numpy.uint8)
+    inverted: NDArray[Any] = numpy.where(values < 0, code | 0x80, code) ^ 0xFF
+    return inverted.astype(numpy.uint8)
 
 
 @cache

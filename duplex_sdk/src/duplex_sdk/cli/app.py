@@ -1,0 +1,102 @@
+"""The command ``duplex``: our own commands, and those of installed packages."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from duplex_sdk.errors import DuplexError
+
+from . import plugins
+from .messages import print_error, print_warning
+
+if TYPE_CHECKING:
+    import pluggy
+
+__all__ = ["build_app", "main"]
+
+
+def main() -> None:
+    """Run ``duplex`` with the process's arguments.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage.
+    """
+    app = build_app(sys.argv[1:])
+    try:
+        app()
+    except DuplexError as error:
+        print_error(error)
+        sys.exit(1)
+
+
+def build_app(arguments: Sequence[str]) -> typer.Typer:
+    """The application, with what these arguments need.
+
+    What lists and mends plugins works without importing any package of others: it must work when
+    one of them is broken, and be quick.
+    """
+    app = typer.Typer(
+        name="duplex",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+    )
+    app.callback(help="Serve full-duplex speech models, and talk to them.")(_root)
+    app.add_typer(plugins.app, name="plugins")
+    if not arguments or arguments[0] != "plugins":
+        _add_talk(app)
+        _add_commands_of_packages(app)
+    return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"duplex-sdk {importlib.metadata.version('duplex-sdk')}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and leave.", is_eager=True, callback=_show_version
+        ),
+    ] = False,
+) -> None:
+    """Options of ``duplex`` itself."""
+
+
+def _add_talk(app: typer.Typer) -> None:
+    from .talk import register
+
+    register(app)
+
+
+def _add_commands_of_packages(app: typer.Typer) -> None:
+    from duplex_sdk.discovery import load_hooks
+
+    loaded = load_hooks()
+    left_out = [(failure.distribution, failure.reason) for failure in loaded.failures]
+    left_out += _register_commands(loaded.manager, app)
+    left_out += [(problem.distribution, problem.reason) for problem in loaded.problems]
+    for distribution, reason in left_out:
+        print_warning(f"{distribution} adds no commands: {reason} (see: duplex plugins doctor)")
+
+
+def _register_commands(manager: pluggy.PluginManager, app: typer.Typer) -> list[tuple[str, str]]:
+    """Call the hook package by package; those that failed, with the reason."""
+    from duplex_sdk.discovery.containment import ForeignCodeError, contained
+
+    failed = []
+    packages = manager.get_plugins()
+    for package in packages:
+        caller = manager.subset_hook_caller("duplex_register_commands", packages - {package})
+        try:
+            contained(lambda caller=caller: caller(app=app))  # type: ignore[misc]
+        except ForeignCodeError as error:
+            failed.append((manager.get_name(package) or "?", str(error)))
+    return failed

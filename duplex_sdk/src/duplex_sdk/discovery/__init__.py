@@ -1,0 +1,65 @@
+"""Finding plugins and hooks among the installed packages.
+
+Entry points find models, from metadata alone; pluggy wires the rest. Names are loaded on first
+use: listing plugins needs neither pluggy nor the plugin contract.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .registry import (
+    InstalledPlugin,
+    PluginList,
+    default_name,
+    find,
+    installed,
+    load_plugin,
+)
+
+if TYPE_CHECKING:
+    from .doctor import examine, examine_hooks
+    from .hooks import HookFailure, LoadedHooks, load_hooks
+    from .hookspecs import Authenticator, Observer, hookimpl, hookspec
+    from .report import Check, Report
+
+__all__ = [
+    "Authenticator",
+    "Check",
+    "HookFailure",
+    "InstalledPlugin",
+    "LoadedHooks",
+    "Observer",
+    "PluginList",
+    "Report",
+    "default_name",
+    "examine",
+    "examine_hooks",
+    "find",
+    "hookimpl",
+    "hookspec",
+    "installed",
+    "load_hooks",
+    "load_plugin",
+]
+
+_LAZY = {
+    "Authenticator": "hookspecs",
+    "Check": "report",
+    "HookFailure": "hooks",
+    "LoadedHooks": "hooks",
+    "Observer": "hookspecs",
+    "Report": "report",
+    "examine": "doctor",
+    "examine_hooks": "doctor",
+    "hookimpl": "hookspecs",
+    "hookspec": "hookspecs",
+    "load_hooks": "hooks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LAZY[name]}", __name__), name)

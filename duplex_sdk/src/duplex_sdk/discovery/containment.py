@@ -1,0 +1,38 @@
+"""Running foreign code at import time without letting it take the command down."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["ForeignCodeError", "contained", "describe"]
+
+T = TypeVar("T")
+
+
+class ForeignCodeError(Exception):
+    """Foreign code raised; the cause is what it raised."""
+
+
+def contained(call: Callable[[], T]) -> T:
+    """Call foreign code; what it prints goes to stderr, so that stdout stays ours.
+
+    Raises:
+        ForeignCodeError: it raised anything, ``SystemExit`` included.
+        KeyboardInterrupt: the user gave up on it.
+    """
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            return call()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a module that calls sys.exit() must not end the command
+            raise ForeignCodeError(describe(error)) from error
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
