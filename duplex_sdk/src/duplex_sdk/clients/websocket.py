@@ -22,6 +22,7 @@ __all__ = ["DuplexClient", "Socket", "WebSocket", "session_url"]
 
 MAX_FRAME_BYTES = 16 * 2**20
 HEARTBEAT_INTERVAL_S = 30.0
+_FRAME = msgspec.json.Decoder(dict[str, Any])
 
 
 class Socket(ABC):
@@ -179,10 +180,9 @@ class DuplexClient(DuplexClientBase):
 
     def _take(self, frame: str | bytes) -> None:
         try:
-            payload = msgspec.json.decode(frame)
+            payload = _FRAME.decode(frame)
         except msgspec.DecodeError:
-            return
-        if not isinstance(payload, dict):
+            self.skipped_frames += 1
             return
         seq = payload.get("server_event_seq")
         if not isinstance(seq, int):

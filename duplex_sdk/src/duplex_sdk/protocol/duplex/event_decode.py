@@ -88,10 +88,13 @@ def _error(payload: Mapping[str, Any]) -> ErrorEvent:
     known = {key: value for key, value in error.items() if key in _ERROR_KEYS}
     extra = {key: value for key, value in error.items() if key not in _ERROR_KEYS}
     try:
-        details = msgspec.convert({"code": "", **known, "extra": extra}, DuplexErrorDetails)
+        said = {"code": "", **known}
+        details = msgspec.convert({**said, "extra": extra}, DuplexErrorDetails)
         envelope = {
             key: payload[key] for key in ("event_id", "session_id", "epoch") if key in payload
         }
-        return msgspec.convert({**envelope, "error": details}, ErrorEvent)
+        plain = msgspec.convert({**envelope, "error": said}, ErrorEvent)
+        # The field is declared with the Tier 1 class, and a conversion makes no subclass of it.
+        return msgspec.structs.replace(plain, error=details)
     except msgspec.ValidationError as problem:
         raise RealtimeProtocolError("bad_event", f"malformed error: {problem}") from None

@@ -1,0 +1,101 @@
+"""A server that says what a test tells it, and a loop whose clock runs only when it is idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from duplex_sdk.clients import ClientConnectionError, DuplexClient, Socket
+from duplex_sdk.clients.errors import ClientError
+
+T = TypeVar("T")
+
+
+class ScriptedSocket(Socket):
+    """Keeps what the client sent; plays back what the test queued."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.url = ""
+        self.headers: Mapping[str, str] = {}
+        self.closed = False
+        self._incoming: asyncio.Queue[str | bytes | ClientError] = asyncio.Queue()
+
+    async def open(self, url: str, headers: Mapping[str, str]) -> Socket:
+        self.url, self.headers = url, headers
+        return self
+
+    async def send(self, frame: str) -> None:
+        if self.closed:
+            raise ClientConnectionError("gone")
+        self.sent.append(msgspec.json.decode(frame))
+
+    async def recv(self) -> str | bytes:
+        frame = await self._incoming.get()
+        if isinstance(frame, ClientError):
+            raise frame
+        return frame
+
+    async def close(self) -> None:
+        self.closed = True
+        self._incoming.put_nowait(ClientConnectionError("closed here"))
+
+    def says(self, kind: str, **fields: Any) -> None:
+        payload = {"type": kind, "event_id": "event_x", **fields}
+        self._incoming.put_nowait(msgspec.json.encode(payload).decode())
+
+    def says_raw(self, frame: str | bytes) -> None:
+        self._incoming.put_nowait(frame)
+
+    def breaks(self, error: ClientError) -> None:
+        self._incoming.put_nowait(error)
+
+    def says_created(self, **capabilities: Any) -> None:
+        self.says("session.created", session={"id": "duplex-1", "capabilities": capabilities})
+
+    def sent_types(self) -> list[str]:
+        return [str(frame["type"]) for frame in self.sent]
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Time stands still while there is something to do, and leaps to the next timer otherwise."""
+
+    _ready: list[Any]
+    _scheduled: list[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:
+            self._now = max(self._now, self._scheduled[0].when())
+        super()._run_once()  # type: ignore[misc]
+
+
+@pytest.fixture
+def socket() -> ScriptedSocket:
+    return ScriptedSocket()
+
+
+@pytest.fixture
+def client(socket: ScriptedSocket) -> DuplexClient:
+    return DuplexClient("ws://there", socket_factory=socket.open, heartbeat_s=None)
+
+
+@pytest.fixture
+def in_virtual_time() -> Callable[[Callable[[], Awaitable[T]]], T]:
+    def run(main: Callable[[], Awaitable[T]]) -> T:
+        async def body() -> T:
+            return await main()
+
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(body())
+
+    return run
