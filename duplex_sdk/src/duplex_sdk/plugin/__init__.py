@@ -6,6 +6,8 @@ from .api import API_VERSION, check_api
 from .append_planner import AppendPlanner, AppendRequest, DuplexAppendPlan
 from .buffer import AppendPiece, PcmAppendBuffer, PcmReservation, ReservationOrderError
 from .capabilities import DuplexCapabilities
+from .config import DuplexSessionConfig
+from .config_errors import DuplexConfigError
 from .data_plane import DuplexDataPlane, ModelResult
 from .errors import DuplexRuntimeConfigError, PluginSpecError
 from .fence import (
@@ -23,6 +25,8 @@ from .input_processor import InputProcessor
 from .loader import load_duplex_plugin, plugin_pipeline, resolve_options
 from .model_plugin import DuplexModelPlugin
 from .output_interpreter import DuplexOutputDecision, OutputInterpreter
+from .response_options import ResponseCreateOptions
+from .session_limits import DuplexSessionRuntimeConfig
 from .session_policy import SessionPolicy
 from .session_state import DuplexModelSessionState
 from .spec import PluginOption, PluginSpec
@@ -33,6 +37,7 @@ from .stage_port import (
     DuplexStageSubmission,
     DuplexStageSubmissionResult,
 )
+from .turn_detection import TurnDetection
 from .unit_buffer import UnitBuffer
 from .views import OutputContext, SessionView
 
@@ -43,6 +48,7 @@ __all__ = [
     "AppendRequest",
     "DuplexAppendPlan",
     "DuplexCapabilities",
+    "DuplexConfigError",
     "DuplexDataPlane",
     "DuplexFence",
     "DuplexFenceMismatchError",
@@ -50,6 +56,8 @@ __all__ = [
     "DuplexModelSessionState",
     "DuplexOutputDecision",
     "DuplexRuntimeConfigError",
+    "DuplexSessionConfig",
+    "DuplexSessionRuntimeConfig",
     "DuplexStagePort",
     "DuplexStageRequestContext",
     "DuplexStageSubmission",
@@ -64,9 +72,11 @@ __all__ = [
     "PluginSpec",
     "PluginSpecError",
     "ReservationOrderError",
+    "ResponseCreateOptions",
     "SessionPolicy",
     "SessionView",
     "StagePolicy",
+    "TurnDetection",
     "UnitBuffer",
     "belongs_to_session",
     "check_api",
