@@ -65,12 +65,15 @@ class EchoCancelling(InputProcessor):
     def played(self, audio: PcmChunk, start_ms: float) -> None:
         """The client plays this from ``start_ms`` of the input clock on.
 
-        What was to be played then is replaced: after an interruption the clock starts over.
+        It replaces what was to be played from then on; an empty piece only does that.
         """
         samples = self._at_rate(audio)
         start = round(start_ms * self._rate / 1000)
         while self._far and self._far[-1][0] >= start:
             self._far.pop()
+        if self._far:
+            began, last = self._far[-1]
+            self._far[-1] = (began, last[: start - began])
         limit = self._clock + _MAX_REFERENCE_MS * self._rate // 1000
         if len(samples) and start < limit:
             self._far.append((start, samples))

@@ -68,7 +68,7 @@ class SessionEar:
         self._decoder = InputDecoder(model_rate)
         self._listener: _Listener | None = None
         self._clock_samples = 0
-        self._reference: deque[tuple[bytes, str, int]] = deque()
+        self._reference: deque[tuple[bytes, str, int] | None] = deque()
         self._reference_decoder: tuple[tuple[str, int], InputDecoder] | None = None
         self._play_cursor_ms = 0.0
 
@@ -113,20 +113,21 @@ class SessionEar:
         When the detector fails, the samples come back without a verdict and with the fault
         ``server_vad_unavailable``: the audio is sound, and detection is off from then on.
         """
-        if not _LOWEST_RATE <= effect.rate <= _HIGHEST_RATE:
-            return AudioDecoded(effect.op, fault=_bad_rate(effect.rate))
         if effect.reset_stream:
             self._decoder.reset()
         if effect.reset_detector and self._listener is not None:
             self._listener.reset(self._vad_clock())
+        if not _LOWEST_RATE <= effect.rate <= _HIGHEST_RATE:
+            return AudioDecoded(effect.op, fault=_bad_rate(effect.rate))
         try:
             chunk = self._decoder.decode(effect.audio, effect.format, effect.rate)
         except BadAudioError as error:
             return AudioDecoded(effect.op, fault=Fault("bad_audio", str(error), param="audio"))
         if chunk is None or not chunk.data:
             return AudioDecoded(effect.op)
-        self._clock_samples += chunk.count
+        length = chunk.count
         chunk = self._processed(chunk)
+        self._clock_samples += length
         if not chunk.data:
             return AudioDecoded(effect.op)
         verdict, fault = self._listen(chunk, listen=effect.listen)
@@ -143,8 +144,8 @@ class SessionEar:
 
     def stop_playing(self) -> None:
         """The client drops what it had not played yet: a barge-in or a cancel."""
-        self._reference.clear()
-        self._play_cursor_ms = self.clock_ms
+        if self._processor is not None:
+            self._reference.append(None)
 
     def _vad_clock(self) -> int:
         return self._clock_samples * VAD_RATE // self._model_rate
@@ -184,23 +185,26 @@ class SessionEar:
 
     def _feed_reference(self, processor: InputProcessor) -> None:
         while self._reference:
-            try:
-                audio, audio_format, rate = self._reference.popleft()
-            except IndexError:
-                # stop_playing emptied it from the loop between the two lines.
-                return
-            piece = self._reference_stream(audio_format, rate).decode(audio, audio_format, rate)
-            if piece is None:
+            entry = self._reference.popleft()
+            if entry is None:
+                self._play_cursor_ms = self.clock_ms
+                processor.played(PcmChunk(b"", self._model_rate), self.clock_ms)
                 continue
-            start = max(self._play_cursor_ms, self.clock_ms)
-            self._play_cursor_ms = start + piece.duration_ms
-            processor.played(piece, start)
+            piece = self._reference_piece(*entry)
+            if piece is not None:
+                start = max(self._play_cursor_ms, self.clock_ms)
+                self._play_cursor_ms = start + piece.duration_ms
+                processor.played(piece, start)
 
-    def _reference_stream(self, audio_format: str, rate: int) -> InputDecoder:
+    def _reference_piece(self, audio: bytes, audio_format: str, rate: int) -> PcmChunk | None:
         key = (audio_format, rate)
         if self._reference_decoder is None or self._reference_decoder[0] != key:
             self._reference_decoder = (key, InputDecoder(self._model_rate))
-        return self._reference_decoder[1]
+        try:
+            return self._reference_decoder[1].decode(audio, audio_format, rate)
+        except BadAudioError:
+            # Output may have a format that input cannot have, such as WAV files: no reference then.
+            return None
 
 
 class _Listener:
