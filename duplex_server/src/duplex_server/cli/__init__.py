@@ -1,0 +1,1 @@
+"""``duplex serve``, registered through the hook of the ``duplex`` command."""

@@ -1,0 +1,31 @@
+"""``duplex serve`` as the command line sees it: a name, until somebody calls it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["register_serve"]
+
+# Its flags depend on the plugin, and reading them imports the settings: both only when it is
+# called, so that every other command stays quick. Hence all arguments pass through untouched.
+_PASS_THROUGH = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "allow_interspersed_args": False,
+    "help_option_names": [],
+}
+
+
+def register_serve(app: typer.Typer) -> None:
+    """Add the command to the ``duplex`` application."""
+
+    @app.command("serve", context_settings=_PASS_THROUGH, add_help_option=False)
+    def serve(
+        arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    ) -> None:
+        """Serve a plugin to realtime clients."""
+        from .serve import run_serve
+
+        raise typer.Exit(run_serve(arguments or []))

@@ -1,0 +1,20 @@
+"""What the server adds to the ``duplex`` command. Light: imported at every call of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duplex_sdk.discovery import hookimpl
+
+if TYPE_CHECKING:
+    import typer
+
+__all__ = ["duplex_register_commands"]
+
+
+@hookimpl
+def duplex_register_commands(app: typer.Typer) -> None:
+    """Add ``duplex serve``."""
+    from .command import register_serve
+
+    register_serve(app)

@@ -1,0 +1,30 @@
+"""Transport only: sockets, profiles, doors and figures. No session state."""
+
+from __future__ import annotations
+
+from .app import DuplexApp, ServingOptions
+from .attachments import AttachmentRegistry
+from .envelope import ConnectionEnvelope
+from .health import ReplicaHealth, ServerHealth, StageHealth
+from .metrics import ServingMetrics
+from .profiles import ConnectionProfile, DuplexProfile, OpenAIProfile
+from .realtime import ConnectionLimits, OmniDuplexSessionHandler
+from .websocket import RealtimeSocket, SocketGone
+
+__all__ = [
+    "AttachmentRegistry",
+    "ConnectionEnvelope",
+    "ConnectionLimits",
+    "ConnectionProfile",
+    "DuplexApp",
+    "DuplexProfile",
+    "OmniDuplexSessionHandler",
+    "OpenAIProfile",
+    "RealtimeSocket",
+    "ReplicaHealth",
+    "ServerHealth",
+    "ServingMetrics",
+    "ServingOptions",
+    "SocketGone",
+    "StageHealth",
+]

@@ -1,0 +1,95 @@
+"""The HTTP companions of the realtime endpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+
+from .health import ServerHealth
+from .http_errors import error_response
+from .metrics import ServingMetrics
+
+__all__ = ["DEMO_FOLDER", "HttpRoutes"]
+
+DEMO_FOLDER = Path(__file__).parent.parent / "web" / "static"
+
+
+class HttpRoutes:
+    """Handlers of the plain routes.
+
+    Args:
+        models: names a client may ask for.
+        session_mode: ``duplex`` or ``turn``.
+        health: takes a snapshot.
+        metrics: of this server.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        *,
+        session_mode: str,
+        health: Callable[[], ServerHealth],
+        metrics: ServingMetrics,
+    ) -> None:
+        self._models = tuple(models)
+        self._session_mode = session_mode
+        self._health = health
+        self._metrics = metrics
+        self._started_at = int(time.time())
+
+    async def list_models(self, request: Request) -> Response:
+        """``GET /v1/models``."""
+        return JSONResponse(
+            {"object": "list", "data": [self._model(name) for name in self._models]}
+        )
+
+    async def retrieve_model(self, request: Request) -> Response:
+        """``GET /v1/models/NAME``."""
+        name = request.path_params["model"]
+        if name not in self._models:
+            return error_response(404, "not_found", "no such model is served here", param="model")
+        return JSONResponse(self._model(name))
+
+    async def report_health(self, request: Request) -> Response:
+        """``GET /health``: 503 when the server cannot serve."""
+        health = self._health()
+        return JSONResponse(health.as_dict(), status_code=health.http_status)
+
+    async def report_metrics(self, request: Request) -> Response:
+        """``GET /metrics``."""
+        return Response(self._metrics.render(), media_type=self._metrics.content_type)
+
+    async def complete_chat(self, request: Request) -> Response:
+        """``POST /v1/chat/completions``: no back end of this server answers it."""
+        return error_response(
+            400, "unsupported", "the served model answers in realtime sessions only"
+        )
+
+    async def demo_page(self, request: Request) -> Response:
+        """``GET /``."""
+        return FileResponse(DEMO_FOLDER / "index.html", headers={"Cache-Control": "no-cache"})
+
+    async def not_available(self, request: Request) -> Response:
+        """Everything else says why it is not there."""
+        return self.unavailable(request.url.path)
+
+    def unavailable(self, path: str) -> Response:
+        """The refusal of a route this server does not have in its mode."""
+        return error_response(
+            404,
+            "unsupported",
+            f"{path} is not available: this server runs in {self._session_mode} mode",
+        )
+
+    def _model(self, name: str) -> dict[str, object]:
+        return {
+            "id": name,
+            "object": "model",
+            "created": self._started_at,
+            "owned_by": "duplex",
+        }

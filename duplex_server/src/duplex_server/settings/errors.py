@@ -1,0 +1,13 @@
+"""A setting that cannot be, told with its path."""
+
+from __future__ import annotations
+
+from duplex_sdk.errors import DuplexError
+
+__all__ = ["SettingsError"]
+
+
+class SettingsError(DuplexError):
+    """A setting is unknown, malformed or contradicts another one. Wrong usage: exit code 2."""
+
+    exit_code = 2

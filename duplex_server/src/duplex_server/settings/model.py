@@ -1,0 +1,78 @@
+"""The settings of a server: the edge where pydantic checks what people wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+__all__ = ["LogLevel", "ServerSettings", "ServingSettings"]
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+_HTTP_LIMIT = 16 * 1024 * 1024
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServingSettings(_Section):
+    """How the server is reached."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
+    port: int = Field(8000, ge=0, le=65_535, description="port to listen on; 0 takes a free one")
+    api_keys: tuple[SecretStr, ...] = Field(
+        (), description="key a client must present; may be given several times"
+    )
+    allowed_origins: tuple[str, ...] = Field(
+        (), description="foreign web origin whose pages may connect; may be given several times"
+    )
+    ssl_certfile: Path | None = Field(None, description="certificate chain, to serve wss:// itself")
+    ssl_keyfile: Path | None = Field(None, description="private key of the certificate")
+    max_frame_bytes: int = Field(
+        15 * 1024 * 1024, gt=0, lt=_HTTP_LIMIT, description="largest client frame in bytes"
+    )
+    config_timeout_s: float = Field(
+        10.0, gt=0, description="seconds to wait for a first frame that configures a session"
+    )
+
+    @field_validator("api_keys")
+    @classmethod
+    def _keys_hold_something(cls, keys: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(not key.get_secret_value().strip() for key in keys):
+            raise ValueError("an empty key would let everybody in")
+        return keys
+
+    @field_validator("ssl_certfile", "ssl_keyfile")
+    @classmethod
+    def _file_is_there(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError(f"there is no file {path}")
+        return path
+
+    @model_validator(mode="after")
+    def _key_needs_certificate(self) -> ServingSettings:
+        if self.ssl_keyfile is not None and self.ssl_certfile is None:
+            raise ValueError("ssl_keyfile is given without ssl_certfile")
+        return self
+
+
+class ServerSettings(_Section):
+    """Everything ``duplex serve`` goes by; what is absent is the plugin's affair."""
+
+    plugin: str | None = Field(None, description="plugin to serve")
+    plugin_options: dict[str, Any] = Field(default_factory=dict)
+    session_mode: Literal["duplex", "turn"] = Field(
+        "duplex", description="sessions that listen while they speak, or turns"
+    )
+    duplex_session: dict[str, Any] = Field(default_factory=dict)
+    chat_backend: Literal["engine", "session"] | None = Field(
+        None, description="what answers /v1/chat/completions"
+    )
+    stages: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    serving: ServingSettings = Field(default_factory=lambda: ServingSettings())
+    worker_python: Path | None = Field(
+        None, description="interpreter of the environment that holds the model's runtime"
+    )
+    log_level: LogLevel = Field("info", description="how much is logged")

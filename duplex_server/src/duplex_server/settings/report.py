@@ -1,0 +1,62 @@
+"""``duplex serve --print-config``: every value and where it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import SecretStr
+
+from .resolve import ResolvedSettings
+
+__all__ = ["SettingLine", "setting_lines"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SettingLine:
+    """One row of the report; secrets are shown as stars."""
+
+    path: str
+    value: str
+    origin: str
+
+
+def setting_lines(resolved: ResolvedSettings) -> Iterator[SettingLine]:
+    """All settings, in the order of the file's sections."""
+    settings = resolved.settings
+    yield _line(resolved, "plugin", settings.plugin)
+    yield _line(resolved, "session_mode", settings.session_mode)
+    yield _line(resolved, "chat_backend", settings.chat_backend)
+    yield _line(resolved, "worker_python", settings.worker_python)
+    yield _line(resolved, "log_level", settings.log_level)
+    for name in type(settings.serving).model_fields:
+        yield _line(resolved, f"serving.{name}", getattr(settings.serving, name))
+    for name in resolved.session_limits.__struct_fields__:
+        value = getattr(resolved.session_limits, name)
+        yield _line(resolved, f"duplex_session.{name}", value)
+    for name, value in resolved.plugin_options.items():
+        yield _line(resolved, f"plugin_options.{name}", value)
+    for stage, changes in settings.stages.items():
+        for name, value in changes.items():
+            yield _line(resolved, f"stages.{stage}.{name}", value)
+
+
+def _line(resolved: ResolvedSettings, path: str, value: Any) -> SettingLine:
+    origin = resolved.origins.get(path)
+    return SettingLine(
+        path, _shown(value), origin.words if origin is not None else _default(resolved, path)
+    )
+
+
+def _default(resolved: ResolvedSettings, path: str) -> str:
+    of_plugin = path.startswith("plugin_options.") or path == "duplex_session.max_sessions"
+    return f"plugin {resolved.spec.name}" if of_plugin else "default"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return "***"
+    if isinstance(value, tuple | list):
+        return ", ".join(_shown(entry) for entry in value) or "-"
+    return "-" if value is None else str(value)

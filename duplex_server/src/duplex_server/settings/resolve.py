@@ -1,0 +1,177 @@
+"""Flag over environment over file over the plugin's defaults: one value, one origin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from duplex_sdk.plugin import DuplexSessionRuntimeConfig, PluginSpec, resolve_options
+from pydantic import ValidationError
+
+from .errors import SettingsError
+from .file import read_settings_file
+from .keys import SettingKey, setting_keys
+from .model import ServerSettings
+from .plugin_choice import chosen_plugin
+from .session_limits import read_session_limits
+
+__all__ = ["Origin", "ResolvedSettings", "plugin_of", "resolve_settings"]
+
+DEFAULT_FILE = Path("duplex.yaml")
+Leaf = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from, as a person would say it: a flag, a variable, a file, a default."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSettings:
+    """The settings a server runs by.
+
+    Attributes:
+        settings: checked; ``plugin`` is never None.
+        spec: descriptor of the plugin.
+        plugin_options: every option the plugin has, with its value.
+        session_limits: the ``duplex_session`` section, whole.
+        origins: of every value that is not a plain default, by dotted path.
+    """
+
+    settings: ServerSettings
+    spec: PluginSpec
+    plugin_options: dict[str, Any]
+    session_limits: DuplexSessionRuntimeConfig
+    origins: dict[str, Origin]
+
+
+def resolve_settings(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    config: Path | None = None,
+    given_options: Mapping[str, Any] | None = None,
+) -> ResolvedSettings:
+    """Bring the sources together.
+
+    Args:
+        flags: values by option name; None and empty lists were not given.
+        environment: of the process.
+        config: the settings file; None takes ``./duplex.yaml`` when there is one.
+        given_options: plugin options given as key and value.
+
+    Raises:
+        SettingsError: a setting that cannot be, with its path.
+        DuplexError: the plugin is not there, broken, or not for this version.
+    """
+    tree, origins = _read_file(config)
+    _lay_over(tree, origins, setting_keys(), flags, environment)
+    spec = chosen_plugin(tree.get("plugin"))
+    tree["plugin"] = spec.name
+    options_tree = _section(tree, "plugin_options")
+    option_keys = [key for key in setting_keys(spec.options) if key.path[0] == "plugin_options"]
+    _lay_over(tree, origins, option_keys, flags, environment)
+    for name, value in (given_options or {}).items():
+        options_tree[name] = value
+        origins[f"plugin_options.{name}"] = Origin("--plugin-option")
+    settings = _checked(tree, origins)
+    return ResolvedSettings(
+        settings=settings,
+        spec=spec,
+        plugin_options=dict(resolve_options(spec, settings.plugin_options)),
+        session_limits=read_session_limits(settings.duplex_session, max_sessions=spec.max_sessions),
+        origins=origins,
+    )
+
+
+def plugin_of(
+    flag: str | None, environment: Mapping[str, str], *, config: str | None = None
+) -> PluginSpec:
+    """The descriptor of the plugin that would be served, before anything else is known.
+
+    Raises:
+        DuplexError: nobody can say, or it cannot be served.
+    """
+    tree, _ = _read_file(Path(config) if config is not None else None)
+    return chosen_plugin(flag or environment.get("DUPLEX_PLUGIN") or tree.get("plugin"))
+
+
+def _read_file(config: Path | None) -> tuple[dict[str, Any], dict[str, Origin]]:
+    if config is None:
+        if not DEFAULT_FILE.is_file():
+            return {}, {}
+        config = DEFAULT_FILE
+    tree = read_settings_file(config)
+    origins = {".".join(path): Origin(str(config)) for path in _leaves(tree)}
+    return tree, origins
+
+
+def _lay_over(
+    tree: dict[str, Any],
+    origins: dict[str, Origin],
+    keys: Sequence[SettingKey],
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+) -> None:
+    for key in keys:
+        found = _given(key, flags, environment)
+        if found is None:
+            continue
+        value, words = found
+        section = tree
+        for name in key.path[:-1]:
+            section = _section(section, name)
+        section[key.path[-1]] = value
+        origins[".".join(key.path)] = Origin(words)
+
+
+def _given(
+    key: SettingKey, flags: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[Any, str] | None:
+    flag = flags.get(key.option)
+    if flag is not None and flag != [] and flag != ():
+        return (list(flag) if key.repeated else flag), key.flag
+    for variable in key.variables:
+        text = environment.get(variable)
+        if text:
+            return (_entries(text) if key.repeated else text), f"${variable}"
+    return None
+
+
+def _entries(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
+
+
+def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
+    section = tree.setdefault(name, {})
+    if not isinstance(section, dict):
+        raise SettingsError(f"{name}: this is a section of its own, not a value")
+    return section
+
+
+def _leaves(tree: Mapping[str, Any], path: Leaf = ()) -> Iterator[Leaf]:
+    for name, value in tree.items():
+        here = (*path, str(name))
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, here)
+        else:
+            yield here
+
+
+def _checked(tree: Mapping[str, Any], origins: Mapping[str, Origin]) -> ServerSettings:
+    try:
+        return ServerSettings.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{path}: {message}{_from(origins, path)}") from error
+
+
+def _from(origins: Mapping[str, Origin], path: str) -> str:
+    origin = origins.get(path)
+    return f" (from {origin.words})" if origin is not None else ""
