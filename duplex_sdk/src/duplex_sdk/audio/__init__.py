@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .encoder import OutputEncoder
     from .g711 import alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
     from .pcm import float_to_pcm16, nan_count, pcm16_to_float, rms, without_nan
-    from .resample import StreamResampler, resample
+    from .resampling import StreamResampler, resample
     from .wav import read_wav, wav_bytes, write_wav
 
 __all__ = [
@@ -40,14 +40,14 @@ __all__ = [
 _LAZY = {
     "InputDecoder": "decoder",
     "OutputEncoder": "encoder",
-    "StreamResampler": "resample",
+    "StreamResampler": "resampling",
     "alaw_decode": "g711",
     "alaw_encode": "g711",
     "float_to_pcm16": "pcm",
     "nan_count": "pcm",
     "pcm16_to_float": "pcm",
     "read_wav": "wav",
-    "resample": "resample",
+    "resample": "resampling",
     "rms": "pcm",
     "ulaw_decode": "g711",
     "ulaw_encode": "g711",
@@ -60,7 +60,4 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
-    # A function of the name of its module must win over the module, now that both exist.
-    globals()[name] = value
-    return value
+    return getattr(import_module(f".{_LAZY[name]}", __name__), name)

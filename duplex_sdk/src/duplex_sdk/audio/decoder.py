@@ -9,7 +9,7 @@ import numpy
 from .chunk import BadAudioError, PcmChunk
 from .g711 import alaw_decode, ulaw_decode
 from .pcm import pcm16_to_float, without_nan
-from .resample import StreamResampler
+from .resampling import StreamResampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .chunk import BadAudioError, PcmChunk
 from .g711 import alaw_encode, ulaw_encode
 from .pcm import float_to_pcm16, without_nan
-from .resample import StreamResampler
+from .resampling import StreamResampler
 from .wav import wav_bytes
 
 if TYPE_CHECKING:
