@@ -33,15 +33,7 @@ def talk(
 ) -> None:
     """Speak to a model and hear it answer; shows both transcripts and the answer times."""
     # What talking needs is imported only by who talks: `duplex --help` stays quick.
-    from duplex_sdk.errors import DuplexError
-
     from .talk_command import TalkOptions, run_talk
 
-    try:
-        spoken = run_talk(TalkOptions(url=url, wav=wav, out=out, api_key=api_key, plugin=plugin))
-    except DuplexError as error:
-        typer.echo(f"error: {error}", err=True)
-        if error.hint:
-            typer.echo(f"hint: {error.hint}", err=True)
-        raise typer.Exit(1) from error
+    spoken = run_talk(TalkOptions(url=url, wav=wav, out=out, api_key=api_key, plugin=plugin))
     raise typer.Exit(0 if spoken else 1)
