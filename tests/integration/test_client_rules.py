@@ -11,18 +11,21 @@ import base64
 import itertools
 import urllib.request
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+import pytest_asyncio
 from duplex_sdk.audio import float_to_pcm16
 from duplex_sdk.cli.server_process import ServerProcess
 from hibari import SAMPLE_RATE, Hibari
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RATE_HZ = 24_000
 CHUNK_BYTES = RATE_HZ // 10 * 2
@@ -44,16 +47,11 @@ def speech() -> bytes:
     return float_to_pcm16(np.concatenate([np.asarray(piece) for piece in pieces]))
 
 
-@pytest.fixture(scope="module")
-def server_url() -> Iterator[str]:
-    """One server for all the tests here, run by a loop of its own."""
-    with asyncio.Runner() as runner:
-        server = ServerProcess("--plugin", "scripted", "--max-sessions", "8")
-        runner.run(server.__aenter__())
-        try:
-            yield server.url
-        finally:
-            runner.run(server.__aexit__(None, None, None))
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server_url() -> AsyncIterator[str]:
+    """One server for all the tests here."""
+    async with ServerProcess("--plugin", "scripted", "--max-sessions", "8") as server:
+        yield server.url
 
 
 class Peer:

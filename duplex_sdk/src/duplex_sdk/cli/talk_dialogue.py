@@ -65,6 +65,11 @@ class Dialogue:
         """Whether a response is being generated."""
         return any(not line.final for line in self._answers.values())
 
+    @property
+    def interruptions(self) -> int:
+        """How many answers were cut short."""
+        return sum(line.interrupted for line in self.lines)
+
     def said_by(self, speaker: str) -> tuple[str, ...]:
         """What one side said, utterance by utterance."""
         return tuple(line.text for line in self.lines if line.speaker == speaker and line.text)
