@@ -47,12 +47,12 @@ from .table_messages import (
     WakeTableAt,
 )
 
-__all__ = ["SessionState", "SessionTable", "TableCounts"]
+__all__ = ["SlotState", "SessionTable", "TableCounts"]
 
 LONGEST_RETRY_S = 60.0
 
 
-class SessionState(Enum):
+class SlotState(Enum):
     """Where a session id stands."""
 
     ABSENT = "absent"
@@ -63,7 +63,7 @@ class SessionState(Enum):
     RETAINED = "retained"
 
 
-ALIVE = frozenset({SessionState.OPEN, SessionState.OPEN_DETACHED})
+ALIVE = frozenset({SlotState.OPEN, SlotState.OPEN_DETACHED})
 
 OPERATIONS: dict[type[ControlAsked], Operation] = {
     OpenAsked: "open",
@@ -88,7 +88,7 @@ class TableCounts:
 
 @dataclass(slots=True)
 class _Entry:
-    state: SessionState
+    state: SlotState
     active: ControlAsked | None
     waiting: deque[ControlAsked] = field(default_factory=deque)
     generation: int = 0
@@ -139,17 +139,17 @@ class SessionTable:
         self._handlers[type(item)](item, now)
         return tuple(self._effects)
 
-    def state(self, session_id: str) -> SessionState:
+    def state(self, session_id: str) -> SlotState:
         """Where the id stands."""
         entry = self._entries.get(session_id)
-        return entry.state if entry else SessionState.ABSENT
+        return entry.state if entry else SlotState.ABSENT
 
     def refusal(self, session_id: str) -> Fault | None:
         """Why a command for this id can't be delivered; None: it can."""
         state = self.state(session_id)
         if state in ALIVE:
             return None
-        if state is SessionState.CLOSING:
+        if state is SlotState.CLOSING:
             return Fault("session_closed", "the session is closing")
         return Fault("unknown_session", "no such session")
 
@@ -158,11 +158,11 @@ class SessionTable:
         states = [entry.state for entry in self._entries.values()]
         return TableCounts(
             slots=len(states),
-            admitting=states.count(SessionState.ADMITTING),
-            open=states.count(SessionState.OPEN),
-            detached=states.count(SessionState.OPEN_DETACHED),
-            closing=states.count(SessionState.CLOSING),
-            retained=states.count(SessionState.RETAINED),
+            admitting=states.count(SlotState.ADMITTING),
+            open=states.count(SlotState.OPEN),
+            detached=states.count(SlotState.OPEN_DETACHED),
+            closing=states.count(SlotState.CLOSING),
+            retained=states.count(SlotState.RETAINED),
         )
 
     @property
@@ -181,12 +181,12 @@ class SessionTable:
             message = f"all {self.max_sessions} session slots are taken"
             self._answer(item, fault=Fault("resource_exhausted", message), retryable=True)
         else:
-            self._entries[item.session_id] = _Entry(SessionState.ADMITTING, active=item)
+            self._entries[item.session_id] = _Entry(SlotState.ADMITTING, active=item)
             self._effects.append(PrepareSession(item.session_id))
 
     def _prepared(self, item: SessionPrepared, now: float) -> None:
         entry = self._entries.get(item.session_id)
-        if entry is None or entry.state is not SessionState.ADMITTING:
+        if entry is None or entry.state is not SlotState.ADMITTING:
             self._effects.append(DiscardSession(item.session_id))
             return
         if entry.abandoned:
@@ -195,7 +195,7 @@ class SessionTable:
             return
         asked = entry.active
         assert isinstance(asked, OpenAsked)
-        entry.state = SessionState.OPEN
+        entry.state = SlotState.OPEN
         entry.active = None
         self._effects.append(StartSession(item.session_id, asked.by_update))
         self._answer(asked, generation=0)
@@ -203,7 +203,7 @@ class SessionTable:
 
     def _preparation_failed(self, item: PreparationFailed, now: float) -> None:
         entry = self._entries.get(item.session_id)
-        if entry is None or entry.state is not SessionState.ADMITTING:
+        if entry is None or entry.state is not SlotState.ADMITTING:
             return
         fault = ABANDONED if entry.abandoned else item.fault
         self._admission_ended(item.session_id, entry, fault, retryable=item.retryable)
@@ -222,9 +222,9 @@ class SessionTable:
 
     def _control_asked(self, item: ControlAsked, now: float) -> None:
         entry = self._entries.get(item.session_id)
-        if entry is None or entry.state is SessionState.RETAINED:
+        if entry is None or entry.state is SlotState.RETAINED:
             self._answer_unknown(item)
-        elif entry.state is SessionState.ADMITTING and isinstance(item, CloseAsked):
+        elif entry.state is SlotState.ADMITTING and isinstance(item, CloseAsked):
             self._abandon(item.session_id, entry)
             self._answer(item)
         else:
@@ -266,9 +266,9 @@ class SessionTable:
         if item.fault is None and entry.state in ALIVE:
             entry.generation = item.generation
             if isinstance(control, DetachAsked):
-                entry.state = SessionState.OPEN_DETACHED
+                entry.state = SlotState.OPEN_DETACHED
             elif isinstance(control, ResumeAsked):
-                entry.state = SessionState.OPEN
+                entry.state = SlotState.OPEN
         self._answer(
             control,
             generation=item.generation,
@@ -283,12 +283,12 @@ class SessionTable:
         entry = self._entries.get(item.session_id)
         if entry is None or entry.state not in ALIVE:
             return
-        entry.state = SessionState.CLOSING
+        entry.state = SlotState.CLOSING
         self._advance(item.session_id, entry)
 
     def _ended(self, item: SessionEnded, now: float) -> None:
         entry = self._entries.get(item.session_id)
-        if entry is None or entry.state is SessionState.ADMITTING:
+        if entry is None or entry.state is SlotState.ADMITTING:
             return
         if entry.active is not None:
             self._answer_ended(entry.active)
@@ -297,8 +297,8 @@ class SessionTable:
             self._answer_ended(entry.waiting.popleft())
         if item.released or self._stopping:
             self._forget(item.session_id)
-        elif entry.state is not SessionState.RETAINED:
-            entry.state = SessionState.RETAINED
+        elif entry.state is not SlotState.RETAINED:
+            entry.state = SlotState.RETAINED
             entry.request_ids = item.request_ids
             entry.retry_at = now + self._retry_s
             self._wake()
@@ -308,7 +308,7 @@ class SessionTable:
 
     def _cleanup_tried(self, item: CleanupTried, now: float) -> None:
         entry = self._entries.get(item.session_id)
-        if entry is None or entry.state is not SessionState.RETAINED:
+        if entry is None or entry.state is not SlotState.RETAINED:
             return
         entry.failures += not item.ok
         limit = self._quarantine_after
@@ -329,11 +329,11 @@ class SessionTable:
     def _shutdown_asked(self, item: ShutdownAsked, now: float) -> None:
         self._stopping = True
         for session_id, entry in list(self._entries.items()):
-            if entry.state is SessionState.ADMITTING:
+            if entry.state is SlotState.ADMITTING:
                 self._abandon(session_id, entry)
             elif entry.state in ALIVE:
                 self._effects.append(FeedSession(session_id, CloseRequested("shutdown")))
-            elif entry.state is SessionState.RETAINED:
+            elif entry.state is SlotState.RETAINED:
                 self._forget(session_id)
 
     # Parts

@@ -12,6 +12,7 @@ import heapq
 import itertools
 import logging
 import math
+import time
 from collections.abc import Callable
 
 __all__ = ["Deadline", "Timers"]
@@ -35,7 +36,7 @@ class Deadline:
         self.queued = math.inf
 
     def set(self, at: float | None) -> None:
-        """Move the deadline; None: never. Seconds of the loop's clock."""
+        """Move the deadline; None: never. Seconds of the engine's clock."""
         self.at = at
         if at is not None and at < self.queued and self._callback is not None:
             self.queued = at
@@ -60,8 +61,11 @@ class Deadline:
 class Timers:
     """One lazy heap of deadlines and one timer of the loop, for the head."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._loop = loop
+        self._clock = clock
         self._heap: list[tuple[float, int, Deadline]] = []
         self._order = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
@@ -105,10 +109,10 @@ class Timers:
         if self._timer is not None:
             self._timer.cancel()
         self._armed = self._heap[0][0]
-        self._timer = self._loop.call_at(self._armed, self._fired)
+        self._timer = self._loop.call_later(max(0.0, self._armed - self._clock()), self._fired)
 
     def _fired(self) -> None:
         self._timer = None
         self._armed = math.inf
-        self.run_due(self._loop.time())
+        self.run_due(self._clock())
         self._arm()

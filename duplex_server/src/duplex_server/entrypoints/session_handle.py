@@ -1,0 +1,165 @@
+"""A caller's grip on one session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Self
+
+from duplex_sdk.protocol.duplex import SessionClosed, SessionCreated, SessionExpired, SessionUpdated
+
+from duplex_server.runtime.errors import DuplexSessionError
+
+from .session_commands import SessionCommands
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from duplex_sdk.plugin import DuplexCapabilities
+    from duplex_sdk.protocol.duplex import DuplexEvent, RealtimeCommand
+
+    from duplex_server.runtime.session_link import SessionLink
+
+    from .duplex_omni import DuplexOmni
+
+__all__ = ["DuplexSessionHandle"]
+
+
+class DuplexSessionHandle(SessionCommands):
+    """Commands in, events out; holds nothing of the session itself and outlives connections.
+
+    Use it from one event loop at a time. Made by ``DuplexOmni.open_session``. As an async context
+    manager it closes its session at the end.
+
+    Attributes:
+        session_id: of the session.
+        capabilities: what the model can do.
+        public_session: the session object as last announced; empty before the first event.
+        lease_generation: of the lease as last heard.
+        close_reason: why the session ended; None while it lives.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        omni: DuplexOmni,
+        capabilities: DuplexCapabilities,
+        link: SessionLink,
+    ) -> None:
+        self.session_id = session_id
+        self.capabilities = capabilities
+        self.public_session: dict[str, Any] = {}
+        self.lease_generation = 0
+        self.close_reason: str | None = None
+        self._omni: DuplexOmni | None = omni
+        self._link = link
+        self._reading = False
+
+    @property
+    def closed(self) -> bool:
+        """The session ended or the engine is gone; queued events can still be read."""
+        return self.close_reason is not None or self._link.output.closed
+
+    def submit(self, command: RealtimeCommand, *, lenient: bool = False) -> None:
+        """Hand a command to the session. Never waits; commands arrive in the order submitted.
+
+        Args:
+            command: what is asked.
+            lenient: what can no longer change keeps its value, and what the model cannot honour
+                is dropped, instead of failing the command.
+
+        Raises:
+            DuplexSessionError: ``session_closed``, ``engine_dead``, or ``engine_backpressure``
+                when the engine does not keep up with this session's commands.
+        """
+        omni = self._omni
+        if omni is None or self.closed:
+            raise DuplexSessionError("session_closed", self.close_reason or "the session is closed")
+        omni.submit_command(self, command, lenient=lenient)
+
+    async def wait_for_room(self, count: int = 0, *, turn: bool = False) -> bool:
+        """Wait until an append of ``count`` bytes (after base64), or another command, fits.
+
+        Args:
+            count: bytes of audio and video the command carries.
+            turn: it is a commit, which takes one of the pending turns.
+
+        Returns:
+            True: it fits. False: at once when only the client can make room (it holds too much
+            uncommitted input), or when the session ended.
+        """
+        return await self._link.room.wait(count, turn=turn)
+
+    async def events(self) -> AsyncIterator[DuplexEvent]:
+        """Everything the session tells, in order, up to and with its terminal event.
+
+        One reader at a time; when it stops, another may go on. An event counts as delivered when
+        the next one is asked for. Audio that a cancel removed is passed over.
+
+        Raises:
+            RuntimeError: another reader is at it.
+        """
+        if self._reading:
+            raise RuntimeError("this session's events already have a reader")
+        self._reading = True
+        output = self._link.output
+        try:
+            while True:
+                event = await output.get()
+                if event is None:
+                    return
+                if not output.is_valid(event):
+                    continue
+                self._note(event)
+                yield event
+        finally:
+            self._reading = False
+
+    def output_guard(self, event: DuplexEvent) -> AbstractContextManager[bool]:
+        """Whether the event just taken still stands, and it stays so inside the ``with`` block.
+
+        For "still valid?", numbering and journaling as one step. Do not await inside: the
+        engine's thread waits.
+        """
+        return self._link.output.guard(event)
+
+    async def wait_closed(self) -> str:
+        """Wait until the session has ended, read or not; returns why."""
+        await self._link.output.wait_closed()
+        return self.close_reason or "closed"
+
+    async def close(self, reason: str = "client_close") -> None:
+        """End the session and wait for its end. Nothing happens when it has ended already."""
+        if self._omni is not None:
+            await self._omni.close_session(self.session_id, reason)
+
+    def mark_closed(self, reason: str) -> None:
+        """The session is over: no command is taken any more, queued events stay readable."""
+        if self.close_reason is None:
+            self.close_reason = reason
+        self._omni = None
+        self._link.close()
+
+    @property
+    def link(self) -> SessionLink:
+        """The shared end of the session, for the engine's side."""
+        return self._link
+
+    def _note(self, event: DuplexEvent) -> None:
+        if isinstance(event, SessionClosed | SessionExpired):
+            self.mark_closed(event.reason)
+        elif isinstance(event, SessionCreated | SessionUpdated):
+            self.public_session = event.session
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await asyncio.shield(self.close())

@@ -1,0 +1,124 @@
+"""How much more input a session takes: figures the engine publishes and a caller reads.
+
+Reading needs no hop to the engine thread, so that a connection may ask before every append. The
+figures trail the engine by what is on its way to it; the caller counts that itself. Only waiting
+needs the lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from enum import Enum
+
+from .loop_calls import call_on
+
+__all__ = ["InputRoom", "Room", "RoomLimits"]
+
+PLACES_FOR_OTHERS = 64
+"""Of the places for waiting commands, those that appends may not take."""
+
+
+class Room(Enum):
+    """Whether something fits: now, later, or never by waiting."""
+
+    NOW = "now"
+    LATER = "later"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class RoomLimits:
+    """What a session may hold: input bytes, commands that wait, turns that wait."""
+
+    input_bytes: int
+    commands: int
+    turns: int
+
+
+class InputRoom:
+    """Shared by the caller of one session and the engine.
+
+    ``held`` bytes go only when the client commits, clears or cancels; ``moving`` ones drain by
+    themselves.
+    """
+
+    def __init__(self, limits: RoomLimits) -> None:
+        self._limits = limits
+        self._held = 0
+        self._moving = 0
+        self._commands = 0
+        self._turns = 0
+        self._sent = 0
+        self._taken = 0
+        self._sent_commands = 0
+        self._taken_commands = 0
+        self._closed = False
+        self._lock = threading.Lock()
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+
+    def sent(self, count: int) -> None:
+        """Caller: a command with so many bytes of input is on its way to the engine."""
+        self._sent += count
+        self._sent_commands += 1
+
+    def taken(self, count: int) -> None:
+        """Engine: such a command arrived."""
+        self._taken += count
+        self._taken_commands += 1
+
+    @property
+    def on_the_way(self) -> int:
+        """Commands sent and not yet taken."""
+        return self._sent_commands - self._taken_commands
+
+    def publish(self, *, held: int, moving: int, commands: int, turns: int) -> None:
+        """Engine: what the session holds now."""
+        self._held = held
+        self._moving = moving
+        self._commands = commands
+        self._turns = turns
+        if self._waiters:
+            self._wake()
+
+    def close(self) -> None:
+        """Engine: the session ends; nobody waits any longer."""
+        self._closed = True
+        self._wake()
+
+    def room(self, count: int, *, turn: bool = False) -> Room:
+        """Whether a command with ``count`` bytes fits; ``turn``: it takes a pending turn too."""
+        limits = self._limits
+        if self._held + count > limits.input_bytes:
+            return Room.NEVER
+        on_the_way = self._sent - self._taken
+        if self._held + self._moving + on_the_way + count > limits.input_bytes:
+            return Room.LATER
+        places = limits.commands - PLACES_FOR_OTHERS if count else limits.commands
+        if self._commands + self.on_the_way >= places:
+            return Room.LATER
+        if turn and self._turns >= limits.turns:
+            return Room.LATER
+        return Room.NOW
+
+    async def wait(self, count: int, *, turn: bool = False) -> bool:
+        """Wait until it fits. False: waiting would not help, or the session ended."""
+        while not self._closed:
+            room = self.room(count, turn=turn)
+            if room is not Room.LATER:
+                return room is Room.NOW
+            loop = asyncio.get_running_loop()
+            waiter: asyncio.Future[None] = loop.create_future()
+            with self._lock:
+                self._waiters.append((loop, waiter))
+            if self._closed or self.room(count, turn=turn) is not Room.LATER:
+                continue
+            await waiter
+        return False
+
+    def _wake(self) -> None:
+        with self._lock:
+            waiters, self._waiters = self._waiters, []
+        for loop, waiter in waiters:
+            call_on(loop, lambda waiter=waiter: waiter.done() or waiter.set_result(None))

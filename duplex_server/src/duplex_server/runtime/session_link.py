@@ -1,0 +1,40 @@
+"""What a caller and the engine share of one session: its output, its input room, its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .input_room import InputRoom, RoomLimits
+from .output_buffer import DuplexOutputBuffer, OutputLimits
+
+if TYPE_CHECKING:
+    from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+
+__all__ = ["SessionLink"]
+
+
+class SessionLink:
+    """Made by the caller before the session exists, so that its first event has a place."""
+
+    __slots__ = ("output", "room")
+
+    def __init__(self, limits: DuplexSessionRuntimeConfig) -> None:
+        self.output = DuplexOutputBuffer(
+            OutputLimits(
+                max_bytes=limits.max_pending_output_bytes_per_session,
+                max_events=limits.max_pending_output_events_per_session,
+                stall_timeout_s=limits.output_stall_timeout_s,
+            )
+        )
+        self.room = InputRoom(
+            RoomLimits(
+                input_bytes=limits.max_pending_input_bytes_per_session,
+                commands=limits.max_pending_commands_per_session,
+                turns=limits.max_pending_turns_per_session,
+            )
+        )
+
+    def close(self) -> None:
+        """Nothing more comes: queued events stay deliverable, waiters are let go."""
+        self.output.close()
+        self.room.close()

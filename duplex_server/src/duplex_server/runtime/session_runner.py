@@ -1,0 +1,362 @@
+"""``DuplexSessionRunner``: the dull shell of one session.
+
+Inputs go in, effects are carried out at once, in order; nothing here knows about turns. There is
+no task per session: ``feed`` runs the session right where the input arrives, and only what arrives
+while that is under way waits in the mailbox, urgent things first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.plugin import AppendPlanner
+from duplex_sdk.protocol.duplex import AudioDelta, SessionClosed, error_event
+from duplex_sdk.session.effects import (
+    AbortRequests,
+    AnswerControl,
+    ConfigureInput,
+    DecodeAudio,
+    DropQueuedAudio,
+    Effect,
+    Emit,
+    Ended,
+    MarkClosing,
+    PlanAppend,
+    RegisterRequest,
+    ReleaseStages,
+    SubmitUnit,
+    WakeAt,
+)
+from duplex_sdk.session.inputs import (
+    AppendPlanned,
+    AudioDecoded,
+    CloseRequested,
+    CommandReceived,
+    Fault,
+    Input,
+    InputConfigured,
+    LeaseDetached,
+    LeaseResumed,
+    LeaseTouched,
+    OutputRefused,
+    QueuedAudioDropped,
+    RequestsAborted,
+    StageFailed,
+    StagesReleased,
+    TimerFired,
+    UnitSubmitted,
+)
+
+from .output_buffer import DuplexOutputOverflowError
+from .pending_ops import OpKind, PendingOps
+from .stage_outputs import HeldOutputs
+
+if TYPE_CHECKING:
+    from duplex_sdk.protocol.duplex import DuplexEvent, RealtimeCommand
+    from duplex_sdk.session.engine_session import DuplexEngineSession
+    from duplex_sdk.session.inputs import StageOutputReceived, StagesIdle
+
+    from .ear import SessionEar
+    from .services import EngineServices, RunnerOwner
+    from .session_link import SessionLink
+
+__all__ = ["DuplexSessionRunner"]
+
+logger = logging.getLogger(__name__)
+
+URGENT = frozenset({CloseRequested, LeaseDetached, LeaseResumed, LeaseTouched, StageFailed})
+
+DECODE = OpKind("decoding", "runtime_input_failed", lambda op, f: AudioDecoded(op, fault=f))
+CONFIGURE = OpKind(
+    "configuring the detector",
+    "server_vad_unavailable",
+    lambda op, f: InputConfigured(op, fault=f),
+)
+PLAN = OpKind("planning", "runtime_append_failed", lambda op, f: AppendPlanned(op, fault=f))
+SUBMIT = OpKind("submitting", "runtime_append_failed", lambda op, f: UnitSubmitted(op, fault=f))
+ABORT = OpKind("aborting", "runtime_abort_failed", lambda op, f: RequestsAborted(op, fault=f))
+RELEASE = OpKind("the cleanup", "runtime_abort_failed", lambda op, f: StagesReleased(op, fault=f))
+
+
+class DuplexSessionRunner:
+    """Runs one session. Everything is called on the engine's loop and never waits."""
+
+    def __init__(
+        self,
+        session: DuplexEngineSession,
+        *,
+        session_id: str,
+        link: SessionLink,
+        ear: SessionEar,
+        services: EngineServices,
+        owner: RunnerOwner,
+        stage_output_limit: int,
+    ) -> None:
+        """Make the shell of ``session``; it does nothing before its first input.
+
+        Args:
+            session: the machine.
+            session_id: its id.
+            link: what the caller holds of it.
+            ear: decodes and listens for it.
+            services: shared with the other runners.
+            owner: hears about its life.
+            stage_output_limit: bytes of stage outputs that may wait for room in the output.
+        """
+        self.session_id = session_id
+        self.session = session
+        self._link = link
+        self._output = link.output
+        self._ear = ear
+        self._services = services
+        self._owner: RunnerOwner | None = owner
+        self._plans_at_once = _plans_at_once(services.plugin)
+        self._urgent: deque[Input] = deque()
+        self._ordered: deque[Input] = deque()
+        self._running = False
+        self._ended = False
+        self._ops = PendingOps(services, self.feed)
+        self._wake = services.timers.deadline(self._timer_fired)
+        self._held = HeldOutputs(link.output, services, self.feed, limit=stage_output_limit)
+
+    def feed(self, item: Input) -> None:
+        """Give the session an input and carry out what it asks for.
+
+        From inside such a run the input waits in its lane until the run is over.
+        """
+        if self._running:
+            (self._urgent if type(item) in URGENT else self._ordered).append(item)
+            return
+        if self._owner is None:
+            return
+        self._running = True
+        try:
+            self._step(item)
+            while self._urgent or self._ordered:
+                self._step((self._urgent or self._ordered).popleft())
+        finally:
+            self._running = False
+        self._publish()
+
+    def command(self, item: CommandReceived, size: int) -> None:
+        """A client's command of ``size`` input bytes arrived."""
+        self._link.room.taken(size)
+        self.feed(item)
+
+    def refuse(self, command: RealtimeCommand, fault: Fault) -> None:
+        """Answer a command that the session can no longer take."""
+        self._report(fault, command)
+
+    def stage_output(self, item: StageOutputReceived | StagesIdle, size: int) -> None:
+        """Something came out of a stage; it may wait until the client has read more."""
+        self._held.take(item, size)
+
+    def room_made(self) -> None:
+        """The reader took events: what was held back may go on."""
+        self._held.release()
+
+    def stop(self) -> None:
+        """Call everything off and let go of every reference; the session is not told."""
+        self._owner = None
+        self._ops.close()
+        self._wake.close()
+        self._held.close()
+        self._urgent.clear()
+        self._ordered.clear()
+        self._link.close()
+
+    def _step(self, item: Input) -> None:
+        try:
+            effects = self.session.handle(item, self._services.clock())
+        except Exception:
+            logger.exception("session %s failed to handle %s", self.session_id, type(item).__name__)
+            self._handle_failed(item)
+            return
+        refused: list[DuplexEvent] = []
+        limit = "bytes"
+        for effect in effects:
+            if type(effect) is not Emit:
+                self._perform(effect)
+            elif refused:
+                refused.append(effect.event)
+            else:
+                try:
+                    self._put(effect.event)
+                except DuplexOutputOverflowError as overflow:
+                    refused.append(effect.event)
+                    limit = overflow.limit
+        if refused:
+            # At once: before anything else that waits.
+            self._urgent.appendleft(OutputRefused(tuple(refused), limit))
+
+    def _put(self, event: DuplexEvent) -> None:
+        self._output.put(event)
+        if type(event) is AudioDelta:
+            self._ear.play(event.delta, event.format, event.sample_rate_hz or 0)
+
+    def _perform(self, effect: Effect) -> None:
+        try:
+            PERFORMERS[type(effect)](self, effect)
+        except Exception:
+            logger.exception("session %s: %s failed", self.session_id, type(effect).__name__)
+
+    def _handle_failed(self, item: Input) -> None:
+        """The machine itself broke: say so, and never keep a session that cannot be closed."""
+        if isinstance(item, CloseRequested):
+            self._end_by_force(item.reason)
+            return
+        command = item.command if isinstance(item, CommandReceived) else None
+        self._report(Fault("internal_error", "the server failed to handle this"), command)
+
+    def _report(self, fault: Fault, command: RealtimeCommand | None) -> None:
+        event = error_event(
+            fault.code,
+            fault.message,
+            event_id=command.event_id if command is not None else None,
+            command=command.type if command is not None else None,
+            session_id=self.session_id,
+            new_id=self._services.ids.event(),
+        )
+        try:
+            self._output.put(event)
+        except DuplexOutputOverflowError:
+            logger.warning("session %s: no room to report the failure", self.session_id)
+
+    def _end_by_force(self, reason: str) -> None:
+        self._output.put(
+            SessionClosed(
+                event_id=self._services.ids.event(), session_id=self.session_id, reason=reason
+            )
+        )
+        if self._owner is not None:
+            self._owner.session_closing(self.session_id)
+            self._owner.session_ended(self.session_id, False, ())
+
+    # Performers, by effect
+
+    def _decode(self, effect: DecodeAudio) -> None:
+        if self._ear.is_cheap(effect):
+            self._ops.run_now(effect.op, DECODE, lambda: self._ear.decode(effect))
+        else:
+            ear = self._ear
+            self._ops.run_thread(effect.op, DECODE, lambda: ear.decode(effect))
+
+    def _configure(self, effect: ConfigureInput) -> None:
+        ear = self._ear
+        if effect.turn_detection is None:
+            self._ops.run_now(effect.op, CONFIGURE, lambda: ear.configure(effect))
+        else:
+            self._ops.run_thread(effect.op, CONFIGURE, lambda: ear.configure(effect))
+
+    def _plan(self, effect: PlanAppend) -> None:
+        plugin, op = self._services.plugin, effect.op
+        if self._plans_at_once:
+            self._ops.run_now(
+                op, PLAN, lambda: AppendPlanned(op, plugin.plan_append(effect.request))
+            )
+        else:
+            self._ops.run_task(
+                op,
+                PLAN,
+                plugin.prepare_append_plan(effect.request),
+                lambda plan: AppendPlanned(op, plan),
+            )
+
+    def _register(self, effect: RegisterRequest) -> None:
+        try:
+            self._services.port.ensure_request(effect.context)
+        except Exception as error:
+            logger.exception("session %s: registering a request failed", self.session_id)
+            self.feed(StageFailed("runtime_input_failed", str(error)))
+
+    def _submit(self, effect: SubmitUnit) -> None:
+        op = effect.op
+        work = self._services.port.submit(effect.submission)
+        self._ops.run_eagerly(op, SUBMIT, work, lambda _: UnitSubmitted(op))
+
+    def _abort(self, effect: AbortRequests) -> None:
+        self._held.drop_older(effect.epoch)
+        op = effect.op
+        work = _abort(self._services, effect)
+        self._ops.run_eagerly(op, ABORT, work, lambda _: RequestsAborted(op))
+
+    def _release(self, effect: ReleaseStages) -> None:
+        op = effect.op
+        work = release_stages(self._services, self.session_id, effect.submitted, effect.reserved)
+        self._ops.run_eagerly(op, RELEASE, work, lambda _: StagesReleased(op))
+
+    def _drop_audio(self, effect: DropQueuedAudio) -> None:
+        self._ear.stop_playing()
+        dropped_ms = self._output.invalidate(effect.response_id, effect.through_epoch)
+        if dropped_ms > 0:
+            self.feed(QueuedAudioDropped(effect.response_id, dropped_ms))
+
+    def _wake_at(self, effect: WakeAt) -> None:
+        self._wake.set(effect.at)
+
+    def _answer(self, effect: AnswerControl) -> None:
+        if self._owner is not None:
+            self._owner.control_answered(self.session_id, effect)
+
+    def _mark_closing(self, effect: MarkClosing) -> None:
+        self._held.close()
+        if self._owner is not None:
+            self._owner.session_closing(self.session_id)
+
+    def _mark_ended(self, effect: Ended) -> None:
+        self._link.room.close()
+        if self._owner is not None:
+            self._owner.session_ended(self.session_id, effect.released, effect.request_ids)
+
+    def _timer_fired(self) -> None:
+        self.feed(TimerFired())
+
+    def _publish(self) -> None:
+        if self._owner is None:
+            return
+        session = self.session
+        self._link.room.publish(
+            held=session.held_input_bytes,
+            moving=session.moving_input_bytes,
+            commands=session.waiting_commands,
+            turns=session.pending_turns,
+        )
+
+
+async def _abort(services: EngineServices, effect: AbortRequests) -> None:
+    await services.port.abort_requests(
+        effect.request_ids, heard_ms=effect.heard_ms, epoch=effect.epoch
+    )
+    await services.port.cleanup(effect.request_ids)
+
+
+async def release_stages(
+    services: EngineServices, session_id: str, submitted: tuple[str, ...], reserved: tuple[str, ...]
+) -> None:
+    """End all stage work of a session; raises when a part of it failed and must be tried again."""
+    await services.port.cleanup(submitted, abort=True)
+    await services.port.cleanup(reserved)
+    await services.port.release_session(session_id)
+
+
+def _plans_at_once(plugin: object) -> bool:
+    return getattr(type(plugin), "prepare_append_plan", None) is AppendPlanner.prepare_append_plan
+
+
+PERFORMERS: dict[type[Any], Callable[[DuplexSessionRunner, Any], None]] = {
+    DecodeAudio: DuplexSessionRunner._decode,
+    ConfigureInput: DuplexSessionRunner._configure,
+    PlanAppend: DuplexSessionRunner._plan,
+    RegisterRequest: DuplexSessionRunner._register,
+    SubmitUnit: DuplexSessionRunner._submit,
+    AbortRequests: DuplexSessionRunner._abort,
+    ReleaseStages: DuplexSessionRunner._release,
+    DropQueuedAudio: DuplexSessionRunner._drop_audio,
+    WakeAt: DuplexSessionRunner._wake_at,
+    AnswerControl: DuplexSessionRunner._answer,
+    MarkClosing: DuplexSessionRunner._mark_closing,
+    Ended: DuplexSessionRunner._mark_ended,
+}

@@ -1,0 +1,93 @@
+"""Stage outputs that wait for their client: a model may be faster than a person can listen.
+
+While the output buffer is more than half full and its reader is alive, what stages produce waits
+here, so that a long answer made in a moment does not overflow a client that reads. Commands never
+pass through here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from duplex_sdk.session.inputs import Input, OutputRefused, StageOutputReceived, StagesIdle
+
+if TYPE_CHECKING:
+    from .output_buffer import DuplexOutputBuffer
+    from .services import EngineServices
+
+__all__ = ["HeldOutputs"]
+
+StageInput = StageOutputReceived | StagesIdle
+
+
+class HeldOutputs:
+    """The outputs of one session between its stages and its mailbox, in order."""
+
+    def __init__(
+        self,
+        output: DuplexOutputBuffer,
+        services: EngineServices,
+        feed: Callable[[Input], None],
+        *,
+        limit: int,
+    ) -> None:
+        self._output = output
+        self._services = services
+        self._feed = feed
+        self._limit = limit
+        self._waiting: deque[tuple[StageInput, int]] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._stalled = services.timers.deadline(self.release)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self, item: StageInput, size: int) -> None:
+        """Hand an output on now, or keep it until there is room."""
+        if self._closed:
+            return
+        if not self._waiting and not self._holds_back():
+            self._feed(item)
+            return
+        if self._bytes + size > self._limit:
+            self._feed(OutputRefused((), "stage_output"))
+            return
+        self._waiting.append((item, size))
+        self._bytes += size
+        self._rearm()
+
+    def release(self) -> None:
+        """Hand on what may go now: the reader took something, or has stopped reading."""
+        while self._waiting and not self._holds_back():
+            item, size = self._waiting.popleft()
+            self._bytes -= size
+            self._feed(item)
+        self._rearm()
+
+    def drop_older(self, epoch: int) -> None:
+        """Forget what a cancel made stale."""
+        kept = deque(pair for pair in self._waiting if _epoch(pair[0]) >= epoch)
+        self._bytes -= sum(size for _, size in self._waiting) - sum(size for _, size in kept)
+        self._waiting = kept
+
+    def close(self) -> None:
+        """Take nothing more and drop what waits."""
+        self._closed = True
+        self._waiting.clear()
+        self._bytes = 0
+        self._stalled.close()
+
+    def _holds_back(self) -> bool:
+        return self._output.holds_back()
+
+    def _rearm(self) -> None:
+        # A reader that takes something calls ``release``; one that stalls is found by the clock.
+        wait = self._output.limits.stall_timeout_s
+        self._stalled.set(self._services.clock() + wait if self._waiting else None)
+
+
+def _epoch(item: StageInput) -> int:
+    return item.epoch if isinstance(item, StagesIdle) else item.output.epoch
