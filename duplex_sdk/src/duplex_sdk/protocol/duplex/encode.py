@@ -24,6 +24,7 @@ __all__ = ["TURN_SIGNAL", "channel", "encode_command", "mailbox_payload"]
 
 TURN_SIGNAL = SignalTurn.type
 
+_WISHES = ("force_barge_in", "force_listen")
 _SIGNALS = (UpdateSession, CreateItem, DeleteItem, TruncateItem, RetrieveItem)
 
 
@@ -72,6 +73,5 @@ def _encode_append(command: AppendAudio, fields: dict[str, Any]) -> None:
     if command.video_frames:
         fields["video_frames"] = [encode_base64(frame) for frame in command.video_frames]
     hints = msgspec.structs.asdict(command.hints)
-    fields |= {
-        name: value for name, value in hints.items() if value is not None and value is not False
-    }
+    said = {name: hint for name, hint in hints.items() if hint is not None}
+    fields |= {name: hint for name, hint in said.items() if hint or name not in _WISHES}

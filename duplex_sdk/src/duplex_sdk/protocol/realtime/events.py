@@ -54,12 +54,13 @@ __all__ = [
 
 
 def render(value: Any) -> Any:
-    """Make of a field what JSON can carry: base64 of bytes, mappings of structs."""
+    """Make of a field what JSON carries: base64 of bytes, fresh objects and lists of the rest."""
     if isinstance(value, str | int | float | bool | None):
         return value
     if isinstance(value, bytes):
         return encode_base64(value)
-    return msgspec.to_builtins(value)
+    # Through JSON, so that a reader in this process sees the very types a socket delivers.
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 class RealtimeEvent(msgspec.Struct, frozen=True, kw_only=True):
