@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["spoken_value", "take_number", "words_of"]
+__all__ = ["comparable", "spoken_value", "take_number", "words_of"]
 
 _TEENS_AND_ONES = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"),
@@ -92,3 +92,25 @@ def spoken_value(value: float) -> str:
     """A number as it is written for the voice: at most three decimals, thousands grouped."""
     text = f"{abs(value):,.3f}".rstrip("0").rstrip(".")
     return f"minus {text}" if value < 0 and text != "0" else text
+
+
+def comparable(text: str) -> list[str]:
+    """The words of a text, so that a transcript can be compared with what was said.
+
+    Lower case, no punctuation, numbers in digits, "p.m." as one word, the "oh" of "three oh five"
+    left out.
+    """
+    text = re.sub(r"\b([ap])\.? ?m\b\.?", r"\1m", text.lower())
+    words = words_of(re.sub(r"(?<!\d)\.|\.(?!\d)", " ", text))
+    found: list[str] = []
+    at = 0
+    while at < len(words):
+        number = take_number(words, at)
+        if number is not None:
+            found.append(f"{number[0]:g}")
+            at = number[1]
+            continue
+        if words[at] not in ("o", "oh") or not found or not found[-1].isdigit():
+            found.append(words[at])
+        at += 1
+    return found

@@ -104,11 +104,13 @@ def _outputs(
         first, last = piece.characters
         lead = space if first == 0 else ""
         start, end = (round(ms * Voice.rate / 1000) for ms in piece.ms)
+        audio = PcmChunk.of(spoken.samples[start:end], Voice.rate)
         marks = tuple(
-            (len(lead) + character - first, ms - piece.ms[0]) for character, ms in piece.ends
+            (len(lead) + character - first, min(ms - piece.ms[0], audio.duration_ms))
+            for character, ms in piece.ends
         )
         yield unit.output(
-            audio=PcmChunk.of(spoken.samples[start:end], Voice.rate),
+            audio=audio,
             text=(lead + sentence[first:last]) or None,
             # A piece inside a long word shows no text: what was shown ended where it begins.
             marks=marks or ((0, 0.0),),

@@ -92,7 +92,7 @@ class LocalPlugin(DuplexModelPlugin):
                     memory_bytes=100 << 20,
                 ),
             ),
-            duplex_plugin="duplex_plugin_local.plugin:LocalPlugin",
+            duplex_plugin="duplex_plugin_local.model:LocalPlugin",
             stage_input=next_prompts,
         )
 

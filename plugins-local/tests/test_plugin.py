@@ -1,0 +1,150 @@
+"""The descriptor and the light half."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from duplex_plugin_local import plugin
+from duplex_plugin_local.echo import EchoCancelling
+from duplex_plugin_local.model import LocalPlugin
+from duplex_plugin_local.routing import RECOGNISER, REPLY, next_prompts
+from duplex_sdk.plugin import (
+    DuplexFence,
+    DuplexRuntimeConfigError,
+    OutputContext,
+    SessionView,
+    UnitBuffer,
+    load_duplex_plugin,
+)
+from duplex_sdk.stage import StageInputContext, StageOutput
+
+
+@pytest.fixture
+def local() -> LocalPlugin:
+    return LocalPlugin({})
+
+
+def test_the_descriptor_says_what_the_plugin_does(local: LocalPlugin) -> None:
+    loaded = load_duplex_plugin(plugin, {})
+    capabilities = loaded.capabilities(max_sessions=plugin.max_sessions)
+    assert isinstance(loaded, LocalPlugin)
+    assert capabilities.supported == plugin.capabilities
+    assert capabilities.input_sample_rate_hz == plugin.input_sample_rate
+    assert capabilities.output_sample_rate_hz == plugin.output_sample_rate
+    assert not capabilities.supports_model_native_turn_policy
+
+
+def test_the_light_half_imports_no_model_library() -> None:
+    program = (
+        "import sys; from duplex_plugin_local import plugin; plugin.load();"
+        "heavy = {'onnxruntime', 'hibari', 'moonshine_voice', 'pywebrtc_audio', 'duplex_server'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "[]"
+
+
+def test_units_are_80_ms(local: LocalPlugin) -> None:
+    assert local.early_input
+    assert isinstance(local.create_session_state().audio_buffer, UnitBuffer)
+    assert local.capabilities(max_sessions=1).unit_samples == 1280
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"llm_url": "localhost:8000", "llm_model": "m"}, "http or https"),
+        ({"llm_url": "http://localhost:8000/v1"}, "needs llm_model"),
+        ({"llm_model": "m"}, "llm_url says nowhere"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LocalPlugin(options)
+
+
+def test_the_endpoint_reaches_the_reply_stage_but_no_key_does() -> None:
+    local = LocalPlugin({"llm_url": "http://x/v1", "llm_model": "m", "llm_key_env": "KEY"})
+    stages = {stage.id: stage for stage in local.pipeline().stages}
+    assert stages[REPLY].options == {
+        "llm_url": "http://x/v1",
+        "llm_model": "m",
+        "llm_key_env": "KEY",
+    }
+
+
+@pytest.mark.parametrize("body", [None, {}, {"echo_cancellation": True}, {"seed": 3}])
+def test_known_knobs_are_taken(local: LocalPlugin, body: Any) -> None:
+    local.validate_client_extra_body(body)
+
+
+@pytest.mark.parametrize("body", [{"echo_canceling": True}, {"echo_cancellation": 1}])
+def test_knobs_that_would_do_nothing_are_refused(local: LocalPlugin, body: Any) -> None:
+    with pytest.raises(DuplexRuntimeConfigError) as caught:
+        local.validate_client_extra_body(body)
+    assert caught.value.code == "invalid_duplex_runtime_config"
+    assert str(caught.value.param).startswith("extra_body.")
+
+
+def test_the_echo_is_cancelled_for_those_who_ask(local: LocalPlugin) -> None:
+    assert local.create_input_processor({}) is None
+    wanted = {"extra_body": {"echo_cancellation": True}}
+    assert isinstance(local.create_input_processor(wanted), EchoCancelling)
+
+
+def context_of(local: LocalPlugin, stage_id: int, modalities: list[str] | None) -> OutputContext:
+    config = {} if modalities is None else {"output_modalities": modalities}
+    return OutputContext(
+        stage=local.pipeline().stages[stage_id],
+        stage_id=stage_id,
+        is_last=False,
+        fence=DuplexFence("s"),
+        session=SessionView(session_id="s", config=config),
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage_id", "modalities", "direct"),
+    [(1, ["text"], True), (1, ["text", "audio"], False), (1, None, False), (0, ["text"], False)],
+)
+def test_text_alone_ends_at_the_reply(
+    local: LocalPlugin, stage_id: int, modalities: Any, direct: bool
+) -> None:
+    output = StageOutput("s", "r", 0, 1, text="Hello.")
+    decision = local.decide_output(output, context_of(local, stage_id, modalities))
+    assert (decision is not None) is direct
+
+
+def at_stage(local: LocalPlugin, stage_id: str, **fields: Any) -> StageInputContext:
+    stages = {stage.id: stage for stage in local.pipeline().stages}
+    return StageInputContext(stages[stage_id], **fields)
+
+
+def test_what_was_heard_becomes_the_last_message(local: LocalPlugin) -> None:
+    earlier = ({"role": "assistant", "content": "Hello."},)
+    heard = StageOutput("s", "r", 0, 1, text="Hi.", end_of_turn=True)
+    (prompt,) = next_prompts(heard, at_stage(local, RECOGNISER, messages=earlier))
+    assert prompt.messages == (*earlier, {"role": "user", "content": "Hi."})
+    assert (prompt.text, prompt.final) == ("Hi.", True)
+
+
+def test_partial_transcripts_are_for_the_client_alone(local: LocalPlugin) -> None:
+    partial = StageOutput("s", "r", 0, 1, user_text="Hel")
+    assert next_prompts(partial, at_stage(local, RECOGNISER)) == ()
+
+
+def test_the_voice_gets_sentences(local: LocalPlugin) -> None:
+    context = at_stage(local, REPLY)
+    pieces = ("Paris is", " the capital. It", " has a tower.")
+    outputs = [StageOutput("s", "r", 0, 1, text=piece) for piece in pieces]
+    outputs.append(StageOutput("s", "r", 0, 1, end_of_turn=True))
+    prompts = [prompt for output in outputs for prompt in next_prompts(output, context)]
+    assert [(p.text, p.final) for p in prompts] == [
+        ("Paris is the capital.", False),
+        ("It has a tower.", True),
+    ]
