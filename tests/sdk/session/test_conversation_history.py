@@ -319,7 +319,7 @@ def test_only_written_user_items_wait_for_an_answer() -> None:
     history.add_user_audio("item_a")
     assert history.unanswered == ("item_u",)
     history.mark_answered()
-    assert history.unanswered == ()
+    assert not history.unanswered
 
 
 def test_the_view_is_made_once_per_change_and_refuses_to_change() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -306,7 +307,7 @@ def test_budgets_order_and_validity_hold_on_any_way(
     )
     q = OutputQueue(limits)
     model: list[DuplexEvent] = []
-    make = {"words": words, "error": error, "done": done}
+    make: dict[str, Callable[[], DuplexEvent]] = {"words": words, "error": error, "done": done}
     for kind, n, epoch in operations:
         if kind == "get":
             expected = model.pop(0) if model else None

@@ -74,7 +74,7 @@ def test_results_pile_up_only_so_far() -> None:
     ledger.mark_read("call_0")
     assert ledger.accept_result("call_2").status == "completed"
     ledger.mark_read()
-    assert ledger.unread == ()
+    assert not ledger.unread
 
 
 def test_settled_calls_are_forgotten_and_open_ones_are_not() -> None:
