@@ -1,4 +1,4 @@
-"""The script: what a session of the ``scripted`` plugin does, read from JSON."""
+"""What a session does, read from JSON."""
 
 from __future__ import annotations
 
@@ -6,27 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import msgspec
+from msgspec import Meta, Struct, ValidationError, convert
 
 from duplex_sdk.plugin import DuplexRuntimeConfigError
 
-__all__ = ["Answer", "Fault", "Script", "ToolScript", "merged", "parse"]
+__all__ = ["Answer", "Script", "merged", "parse"]
 
-SERVER_KEYS = ("unit_ms", "in_rate", "out_rate", "turns", "limit_units")
-"""Keys that make up the model's capabilities; a session cannot change them."""
+_CODE, _PATH = "invalid_duplex_runtime_config", "session.extra_body.script"
+_SERVER_KEYS = ("unit_ms", "in_rate", "out_rate", "turns", "limit_units")
 
-_CODE = "invalid_duplex_runtime_config"
-_PATH = "session.extra_body.script"
-
-Positive = Annotated[int, msgspec.Meta(gt=0)]
-Ms = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, Meta(gt=0)]
+Ms = Annotated[float, Meta(ge=0)]
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A piece of a script; a key it does not know is an error."""
-
-
-class Answer(_Part):
+class Answer(Struct, frozen=True, forbid_unknown_fields=True):
     """What to say; ``text`` None: "turn N"."""
 
     text: str | None = None
@@ -39,68 +32,68 @@ class Answer(_Part):
     instructions: bool = False
 
 
-class Act(_Part):
-    """Something a native model does when its input clock reaches ``ms``."""
+class Act(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a native model does when its input clock reaches ``ms``."""
 
     ms: Ms
     say: Answer | None = None
     listen: bool = False
 
 
-class Backchannel(_Part):
+class Backchannel(Struct, frozen=True, forbid_unknown_fields=True):
     """A short utterance that takes no turn."""
 
     at_ms: Ms
     ms: Ms
 
 
-class ToolScript(_Part):
+class ToolScript(Struct, frozen=True, forbid_unknown_fields=True):
     """The tool to call on a turn, and what to say once its result came."""
 
-    turn: Positive = 1
     name: str
     arguments: dict[str, Any] = {}
+    turn: Count = 1
     then: Answer = Answer()
 
 
-class Delay(_Part):
-    """A fault that lasts."""
-
-    hang_ms: Ms | None = None
-    block_ms: Ms | None = None
-    late_ms: Ms | None = None
-
-
-Deed = Literal[
-    "raise", "system_exit", "none", "garbage", "unknown_decision", "empty_speak", "die", "double",
-    "nan", "clip", "stereo", "float64", "int32", "wrong_rate", "endless",
-]  # fmt: skip
-
-
-class Fault(_Part):
-    """What goes wrong, where, and at which call of that place in the session."""
+class Fault(Struct, frozen=True, forbid_unknown_fields=True):
+    """What goes wrong, where, and at which call of that place."""
 
     where: Literal["open", "plan", "step", "project", "close", "config"]
-    do: Deed | Delay
-    nth: Positive | Literal["every"] = 1
+    do: (
+        Literal["raise", "system_exit", "die", "none", "garbage", "unknown_decision", "empty_speak"]
+        | Literal["double", "endless", "nan", "clip", "stereo", "float64", "int32", "wrong_rate"]
+        | dict[Literal["hang_ms", "block_ms", "late_ms"], Ms]
+    )
+    nth: Count | Literal["every"] = 1
 
-    def hits(self, where: str, count: int) -> bool:
-        """Whether the call number ``count`` of a place is the one."""
-        return self.where == where and self.nth in ("every", count)
+    def ms(self, kind: Literal["hang_ms", "block_ms", "late_ms"]) -> float:
+        """How long it lasts, when it is of this kind; else 0."""
+        return self.do.get(kind, 0.0) if isinstance(self.do, dict) else 0.0
+
+    def strike(self, result: Any) -> Any:
+        """Fail as said, or return what takes the place of ``result``."""
+        if self.do in ("system_exit", "die"):
+            raise SystemExit("scripted fault")
+        if self.do == "raise":
+            raise RuntimeError("scripted fault")
+        if self.do in ("garbage", "unknown_decision"):
+            return object()
+        return None if self.do == "none" else result
 
 
-class Script(_Part):
+class Script(Struct, frozen=True, forbid_unknown_fields=True):
     """A whole script; the defaults answer each turn of the server's detector."""
 
-    unit_ms: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 80
-    in_rate: Annotated[int, msgspec.Meta(ge=8000)] = 16_000
-    out_rate: Annotated[int, msgspec.Meta(ge=8000)] = 24_000
+    unit_ms: Annotated[int, Meta(ge=20, le=1000)] = 80
+    in_rate: Annotated[int, Meta(ge=8000)] = 16_000
+    out_rate: Annotated[int, Meta(ge=8000)] = 24_000
     turns: Literal["vad", "commit", "native"] = "vad"
     answers: tuple[Answer | None, ...] = (Answer(),)
     at: tuple[Act, ...] = ()
     yield_after_ms: Ms | None = 80
     backchannel: Backchannel | None = None
-    limit_units: Positive | None = None
+    limit_units: Count | None = None
     cost_ms: Ms = 0
     cost_pct: Ms = 0
     prefill_ms: Ms = 0
@@ -115,50 +108,41 @@ class Script(_Part):
         """CPU time of one step in seconds."""
         return max(self.cost_ms, self.cost_pct * self.unit_ms / 100) / 1000
 
-    def fault(self, where: str, count: int) -> Fault | None:
-        """The fault for call number ``count`` of a place."""
-        return next((fault for fault in self.faults if fault.hits(where, count)), None)
+    def fault(self, where: str, nth: int) -> Fault | None:
+        """The fault for the call number ``nth`` of a place."""
+        fits = (each for each in self.faults if each.where == where and each.nth in ("every", nth))
+        return next(fits, None)
 
 
 def parse(data: object, path: str = _PATH) -> Script:
-    """Read a script.
-
-    Raises:
-        DuplexRuntimeConfigError: with the path of the key that is wrong.
-    """
+    """Read a script; ``DuplexRuntimeConfigError`` names the key that is wrong."""
     try:
-        return msgspec.convert(data, Script)
-    except msgspec.ValidationError as error:
-        where = re.search(r"at `\$(.*?)`", str(error))
+        return convert(data, Script)
+    except ValidationError as error:
+        place = re.search(r"`\$(.*?)`", str(error))
         key = re.search(r"unknown field `(.*?)`", str(error))
-        param = path + (where.group(1) if where else "") + (f".{key.group(1)}" if key else "")
+        param = path + (place.group(1) if place else "") + (f".{key.group(1)}" if key else "")
         raise DuplexRuntimeConfigError(_CODE, f"{param}: {error}", param=param) from error
 
 
 def merged(server: Mapping[str, Any], session: Mapping[str, Any]) -> dict[str, Any]:
-    """A session's script over the server's, key by key.
-
-    Raises:
-        DuplexRuntimeConfigError: a key that only the server may set, or a script that is none.
-    """
+    """A session's script over the server's, key by key; refuses what only the server may set."""
+    if not isinstance(session, Mapping):
+        raise DuplexRuntimeConfigError(_CODE, f"{_PATH} must be an object", param=_PATH)
     whole = _overlay(server, session)
     script, base = parse(whole), parse(server)
-    for key in SERVER_KEYS:
-        if getattr(script, key) != getattr(base, key):
-            raise _refused(key, "only the server's own script may set it")
+    changed = [key for key in _SERVER_KEYS if getattr(script, key) != getattr(base, key)]
     if (script.tools is None) != (base.tools is None):
-        raise _refused("tools", "the server's own script decides whether there are tools")
+        changed.append("tools")
+    if changed:
+        param = f"{_PATH}.{changed[0]}"
+        raise DuplexRuntimeConfigError(_CODE, f"{param} is the server's to set", param=param)
     return whole
 
 
 def _overlay(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     whole = dict(below)
     for key, value in above.items():
-        both = isinstance(value, Mapping) and isinstance(whole.get(key), Mapping)
-        whole[key] = _overlay(whole[key], value) if both else value
+        nested = isinstance(value, Mapping) and isinstance(whole.get(key), Mapping)
+        whole[key] = _overlay(whole[key], value) if nested else value
     return whole
-
-
-def _refused(key: str, why: str) -> DuplexRuntimeConfigError:
-    param = f"{_PATH}.{key}"
-    return DuplexRuntimeConfigError(_CODE, f"{param}: {why}", param=param)

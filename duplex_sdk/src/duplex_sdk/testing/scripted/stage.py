@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -17,25 +17,24 @@ from duplex_sdk.stage import (
     StageInfo,
     StageModel,
     StageOutput,
-    StagePrompt,
     StageSession,
     StageUnit,
     ToolCall,
 )
 
-from .script import Answer, Delay, Fault, Script, parse
+from .script import Answer, Fault, Script, parse
 from .speech import Speech, describe_input
 
-__all__ = ["ScriptedModel", "SessionState"]
+__all__ = ["ScriptedModel"]
 
 _LOUD = 0.01
 _TURN_END_MS = 400
-_EPSILON = 1e-6
+_SOON = 1e-6
 
 
 @dataclass(slots=True)
-class SessionState:
-    """One session: its script and where it stands in it. Times of the input clock are in ms."""
+class _Talk:
+    """One session: its script and where it stands in it; ms are those of the input clock."""
 
     session: StageSession
     script: Script
@@ -45,218 +44,198 @@ class SessionState:
     heard: list[bytes] = field(default_factory=list)
     speech: Speech | None = None
     clock_ms: float = 0.0
-    acts_done: int = 0
+    acts: int = 0
     murmured: bool = False
     loud_ms: float = 0.0
     quiet_ms: float = 0.0
     waits_for_tool: bool = False
     prefilled: bool = False
     steps: int = 0
-    late: list[tuple[float, StageOutput]] = field(default_factory=list)
+    late: tuple[float, StageOutput] | None = None
 
 
-Unit = StageUnit[SessionState]
+_Unit: TypeAlias = StageUnit[_Talk]
 
 
-class ScriptedModel(StageModel[SessionState]):
+class ScriptedModel(StageModel[_Talk]):
     """Follows scripts, one session at a time."""
 
     def load(self, context: LoadContext) -> StageInfo:
-        """See ``StageModel``."""
+        """Nothing to load."""
         self._default: Mapping[str, Json] = context.options.get("script") or {}
         self._opened = 0
-        return StageInfo(device="cpu")
+        return StageInfo()
 
-    def open(self, session: StageSession) -> SessionState:
-        """See ``StageModel``."""
-        script = self._script(session)
-        _fail(script.fault("open", 1))
-        state = SessionState(session, script, self._opened)
+    def open(self, session: StageSession) -> _Talk:
+        """A session at the start of its script."""
+        talk = _Talk(session, self._script(session), self._opened)
         self._opened += 1
-        return state
+        _strike(talk.script.fault("open", 1), None)
+        return talk
 
-    def prefill(self, state: SessionState, now: float) -> float | None:
-        """See ``StageModel``."""
-        if state.prefilled or not state.script.prefill_ms:
-            return None
+    def prefill(self, state: _Talk, now: float) -> float | None:
+        """One pause of ``prefill_ms``."""
+        pause = None if state.prefilled else state.script.prefill_ms
         state.prefilled = True
-        return state.script.prefill_ms
+        return pause or None
 
-    def update(self, state: SessionState, session: StageSession) -> None:
-        """See ``StageModel``; an answer under way goes on as it began."""
+    def update(self, state: _Talk, session: StageSession) -> None:
+        """Take a new script; an answer under way goes on as it began."""
         if session.runtime.get("script") != state.session.runtime.get("script"):
             state.script = self._script(session)
         state.session = session
 
-    def cancel(self, state: SessionState, epoch: int, heard_ms: float) -> None:
-        """See ``StageModel``."""
+    def cancel(self, state: _Talk, epoch: int, heard_ms: float) -> None:
+        """Fall silent."""
         state.speech = None
 
-    def close(self, state: SessionState) -> None:
-        """See ``StageModel``."""
-        _fail(state.script.fault("close", 1))
+    def close(self, state: _Talk) -> None:
+        """Nothing to free, but it may be told to fail."""
+        _strike(state.script.fault("close", 1), None)
 
-    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
-        """See ``StageModel``."""
-        state = unit.state
-        if state.script.cost_s:
-            _burn(state.script.cost_s)
-        _hear(state, unit.prompt)
-        native = state.script.turns == "native"
-        outputs = _native(unit) if native else _turn(unit, now)
-        if state.late:
-            outputs.extend(_late(unit, now))
-        if not state.script.faults:
+    def step_unit(self, unit: _Unit, now: float) -> Iterable[StageOutput]:
+        """Hear the unit, then say what is due."""
+        talk, prompt = unit.state, unit.prompt
+        script = talk.script
+        if script.cost_s:
+            _burn(script.cost_s)
+        if prompt.kind == "discard":
+            talk.heard.clear()
+        if prompt.audio is not None:
+            data = prompt.audio.data
+            talk.clock_ms += prompt.audio.duration_ms
+            talk.heard.append(data[: len(data) - prompt.padding * SAMPLE_BYTES])
+        outputs = _native(unit) if script.turns == "native" else _by_turns(unit, now)
+        if not script.faults:
             return outputs
-        state.steps += 1
-        return _with_fault(state.script.fault("step", state.steps), unit, outputs, now)
+        if talk.late is not None and talk.late[0] <= now + _SOON:
+            outputs.append(talk.late[1])
+            talk.late = None
+        talk.steps += 1
+        return _misbehave(script.fault("step", talk.steps), unit, outputs, now)
 
     def _script(self, session: StageSession) -> Script:
         return parse(session.runtime.get("script", self._default))
 
 
-def _hear(state: SessionState, prompt: StagePrompt) -> None:
-    if prompt.kind == "discard":
-        state.heard.clear()
-    if prompt.audio is None:
-        return
-    data = prompt.audio.data
-    state.clock_ms += prompt.audio.duration_ms
-    state.heard.append(data[: len(data) - prompt.padding * SAMPLE_BYTES])
-
-
-def _turn(unit: Unit, now: float) -> list[StageOutput]:
-    """A turn-based model: it answers a finished turn, then goes on by its own ticks."""
-    state, prompt = unit.state, unit.prompt
-    outputs: list[StageOutput] = []
-    if prompt.final or prompt.kind == "conversation":
-        outputs = _begin(unit, now)
-    speech = state.speech
-    while speech is not None:
-        if speech.due > now + _EPSILON:
+def _by_turns(unit: _Unit, now: float) -> list[StageOutput]:
+    """It answers a finished turn, then goes on by its own ticks."""
+    talk = unit.state
+    ends_turn = unit.prompt.final or unit.prompt.kind == "conversation"
+    outputs = _answer(unit, now) if ends_turn else []
+    while (speech := talk.speech) is not None:
+        if speech.due > now + _SOON:
             outputs.append(unit.output(again_ms=(speech.due - now) * 1000))
             break
         outputs.append(unit.output(**speech.next_piece()))
-        if state.script.pace == "realtime" or speech.endless:
+        if talk.script.pace == "realtime" or speech.endless:
             speech.due += speech.pause_ms() / 1000
         if speech.over:
-            state.speech = speech = None
+            talk.speech = None
     return outputs
 
 
-def _native(unit: Unit) -> list[StageOutput]:
-    """A native model: each unit of input moves it on by one unit."""
-    state, prompt = unit.state, unit.prompt
-    outputs: list[StageOutput] = []
-    if prompt.audio is None and prompt.kind != "conversation":
-        return outputs
-    _listen(state, prompt)
-    if state.speech is not None and _yields(state, prompt):
-        state.speech = None
+def _native(unit: _Unit) -> list[StageOutput]:
+    """Each unit of input moves it on by one unit of output."""
+    talk = unit.state
+    _listen(unit)
+    if talk.speech is not None and _yields(unit):
+        talk.speech = None
         return [unit.output(end_of_turn=True, listen=True)]
-    if state.speech is None:
-        outputs = _decide(unit)
-    speech = state.speech
-    if speech is None or speech.due > state.clock_ms + _EPSILON:
+    outputs = _decide(unit) if talk.speech is None else []
+    speech = talk.speech
+    if speech is None or speech.due > talk.clock_ms + _SOON:
         return [*outputs, unit.output(listen=True)]
     outputs.append(unit.output(**speech.next_piece()))
-    while state.script.pace == "burst" and not speech.over and not speech.endless:
+    while talk.script.pace == "burst" and not (speech.over or speech.endless):
         outputs.append(unit.output(**speech.next_piece()))
     if speech.over:
-        state.speech = None
+        talk.speech = None
     return outputs
 
 
-def _listen(state: SessionState, prompt: StagePrompt) -> None:
-    """The energy gate."""
-    if prompt.audio is None:
+def _listen(unit: _Unit) -> None:
+    """The energy gate: for how long there was sound, for how long there has been none."""
+    talk, audio = unit.state, unit.prompt.audio
+    if audio is None or not audio.count:
         return
-    samples = prompt.audio.numpy()
-    length = prompt.audio.duration_ms
-    if samples.size and float(samples @ samples) / samples.size > _LOUD * _LOUD:
-        state.loud_ms += length
-        state.quiet_ms = 0.0
-    else:
-        state.quiet_ms += length
-        if state.speech is not None:
-            state.loud_ms = 0.0
+    samples = audio.numpy()
+    if float(samples @ samples) / audio.count > _LOUD * _LOUD:
+        talk.loud_ms += audio.duration_ms
+        talk.quiet_ms = 0.0
+        return
+    talk.quiet_ms += audio.duration_ms
+    if talk.speech is not None:
+        talk.loud_ms = 0.0
 
 
-def _yields(state: SessionState, prompt: StagePrompt) -> bool:
-    script = state.script
-    if prompt.force_listen:
+def _yields(unit: _Unit) -> bool:
+    talk = unit.state
+    act = talk.script.at[talk.acts] if talk.acts < len(talk.script.at) else None
+    if act is not None and act.listen and act.ms <= talk.clock_ms:
+        talk.acts += 1
         return True
-    acts = script.at[state.acts_done :]
-    if acts and acts[0].listen and acts[0].ms <= state.clock_ms:
-        state.acts_done += 1
-        return True
-    return script.yield_after_ms is not None and 0 < state.loud_ms >= script.yield_after_ms
+    patience = talk.script.yield_after_ms
+    return unit.prompt.force_listen or (patience is not None and 0 < talk.loud_ms >= patience)
 
 
-def _decide(unit: Unit) -> list[StageOutput]:
+def _decide(unit: _Unit) -> list[StageOutput]:
     """Whether a silent native model begins to speak."""
-    state, prompt = unit.state, unit.prompt
-    script = state.script
+    talk, prompt, script = unit.state, unit.prompt, unit.state.script
     murmur = script.backchannel
-    if murmur is not None and not state.murmured and state.clock_ms >= murmur.at_ms:
-        state.murmured = True
-        _speak(state, Answer(text="mm-hmm", ms=murmur.ms, delay_ms=0), state.clock_ms)
+    if murmur is not None and not talk.murmured and talk.clock_ms >= murmur.at_ms:
+        talk.murmured = True
+        _speak(talk, Answer(text="mm-hmm", ms=murmur.ms, delay_ms=0), talk.clock_ms)
         return []
-    if state.acts_done < len(script.at) and script.at[state.acts_done].ms <= state.clock_ms:
-        act = script.at[state.acts_done]
-        state.acts_done += 1
-        return _begin(unit, state.clock_ms, act.say) if act.say is not None else []
-    asked = prompt.kind == "conversation" or prompt.final or bool(prompt.data.get("tool_results"))
-    turn_over = state.loud_ms > 0 and state.quiet_ms >= _TURN_END_MS
-    by_itself = bool(state.session.config.get("auto_response")) and turn_over and not script.at
-    return _begin(unit, state.clock_ms) if asked or by_itself else []
+    if talk.acts < len(script.at) and script.at[talk.acts].ms <= talk.clock_ms:
+        talk.acts += 1
+        say = script.at[talk.acts - 1].say
+        return [] if say is None else _answer(unit, talk.clock_ms, say)
+    asked = prompt.kind == "conversation" or prompt.final or "tool_results" in prompt.data
+    pause = talk.loud_ms > 0 and talk.quiet_ms >= _TURN_END_MS and not script.at
+    if asked or (pause and talk.session.config.get("auto_response")):
+        return _answer(unit, talk.clock_ms)
+    return []
 
 
-def _begin(unit: Unit, clock: float, say: Answer | None = None) -> list[StageOutput]:
+def _answer(unit: _Unit, clock: float, say: Answer | None = None) -> list[StageOutput]:
     """End a turn of input: its transcript, then the answer or the tool call it has."""
-    state, prompt = unit.state, unit.prompt
-    script = state.script
-    heard, state.heard, state.loud_ms = state.heard, [], 0.0
+    talk, prompt, script = unit.state, unit.prompt, unit.state.script
+    heard, talk.heard, talk.loud_ms = talk.heard, [], 0.0
     outputs: list[StageOutput] = []
     results = prompt.data.get("tool_results") or ()
     if results:
-        outputs.append(unit.output(data={"took": [item.get("call_id") for item in results]}))
-    answer = script.tools.then if script.tools and state.waits_for_tool and results else say
-    if answer is None:
-        state.turns += 1
-        if heard:
-            outputs.append(unit.output(user_text=f"input {state.turns}", user_text_final=True))
-        tools = script.tools
-        if prompt.respond and tools is not None and tools.turn == state.turns:
-            state.waits_for_tool = True
-            call = ToolCall(tools.name, json.dumps(tools.arguments))
-            return [*outputs, unit.output(tool_call=call, end_of_turn=True)]
-        if script.answers:
-            answer = script.answers[min(state.turns, len(script.answers)) - 1]
-    if answer is not None and prompt.respond:
-        _speak(state, answer, clock, heard)
+        outputs.append(unit.output(data={"took": [each.get("call_id") for each in results]}))
+        if talk.waits_for_tool and script.tools is not None:
+            talk.waits_for_tool = False
+            _speak(talk, script.tools.then, clock, heard)
+            return outputs
+    talk.turns += 1
+    if heard:
+        outputs.append(unit.output(user_text=f"input {talk.turns}", user_text_final=True))
+    if not prompt.respond:
+        return outputs
+    if script.tools is not None and script.tools.turn == talk.turns:
+        talk.waits_for_tool = True
+        call = ToolCall(script.tools.name, json.dumps(script.tools.arguments))
+        return [*outputs, unit.output(tool_call=call, end_of_turn=True)]
+    if say is None and script.answers:
+        say = script.answers[min(talk.turns, len(script.answers)) - 1]
+    if say is not None:
+        _speak(talk, say, clock, heard)
     return outputs
 
 
-def _speak(
-    state: SessionState, answer: Answer, clock: float, heard: list[bytes] | None = None
-) -> None:
-    script = state.script
-    text = f"turn {state.turns}" if answer.text is None else answer.text
-    if answer.heard:
-        text = describe_input(heard or [], script.in_rate)
-    elif answer.instructions:
-        text = str(state.session.config.get("instructions") or "")
-    delay = answer.delay_ms if script.turns == "native" else answer.delay_ms / 1000
-    state.speech = Speech(
-        answer,
-        script,
-        text=text,
-        session=state.ordinal,
-        ordinal=state.responses,
-        due=clock + delay,
-    )
-    state.responses += 1
+def _speak(talk: _Talk, say: Answer, clock: float, heard: list[bytes] | None = None) -> None:
+    text = f"turn {talk.turns}" if say.text is None else say.text
+    if say.heard:
+        text = describe_input(heard or [], talk.script.in_rate)
+    elif say.instructions:
+        text = str(talk.session.config.get("instructions") or "")
+    delay = say.delay_ms if talk.script.turns == "native" else say.delay_ms / 1000
+    who = (talk.ordinal, talk.responses)
+    talk.speech = Speech(say, talk.script, text=text, who=who, due=clock + delay)
+    talk.responses += 1
 
 
 def _burn(seconds: float) -> None:
@@ -265,58 +244,39 @@ def _burn(seconds: float) -> None:
         pass
 
 
-def _fail(fault: Fault | None) -> None:
-    """The faults that any method can have."""
+def _strike(fault: Fault | None, result: Any) -> Any:
     if fault is None:
-        return
-    if isinstance(fault.do, Delay):
-        time.sleep((fault.do.hang_ms or fault.do.block_ms or 0) / 1000)
-    elif fault.do in ("system_exit", "die"):
-        raise SystemExit("scripted fault")
-    elif fault.do == "raise":
-        raise RuntimeError("scripted fault")
+        return result
+    time.sleep((fault.ms("hang_ms") + fault.ms("block_ms")) / 1000)
+    return fault.strike(result)
 
 
-def _with_fault(
-    fault: Fault | None, unit: Unit, outputs: list[StageOutput], now: float
+def _misbehave(
+    fault: Fault | None, unit: _Unit, outputs: list[StageOutput], now: float
 ) -> Iterable[StageOutput]:
-    _fail(fault)
     if fault is None:
         return outputs
-    if isinstance(fault.do, Delay):
-        if fault.do.late_ms is not None:
-            unit.state.late.append((now + fault.do.late_ms / 1000, unit.output(text=" late")))
-            outputs.append(unit.output(again_ms=fault.do.late_ms))
-        return outputs
-    if fault.do == "none":
-        return cast(Iterable[StageOutput], None)
-    if fault.do == "garbage":
-        return cast(Iterable[StageOutput], ["garbage"])
-    if fault.do == "double":
-        return [output for output in outputs for _ in range(2)]
-    if fault.do == "endless":
-        if unit.state.speech is not None:
-            unit.state.speech.endless = True
-        return outputs
-    return [*outputs, unit.output(audio=_bad_audio(fault.do, unit.state.script.out_rate))]
+    talk, rate = unit.state, unit.state.script.out_rate
+    if fault.ms("late_ms"):
+        talk.late = (now + fault.ms("late_ms") / 1000, unit.output(text=" late"))
+        outputs.append(unit.output(again_ms=fault.ms("late_ms")))
+    elif fault.do == "double":
+        outputs = [each for each in outputs for _ in range(2)]
+    elif fault.do == "endless" and talk.speech is not None:
+        talk.speech.endless = True
+    elif isinstance(fault.do, str) and fault.do in _BAD_AUDIO:
+        value, dtype, shape = _BAD_AUDIO[fault.do]
+        bad_rate = rate * 2 if fault.do == "wrong_rate" else rate
+        chunk = PcmChunk.of(np.full(shape, value, dtype=dtype), bad_rate)
+        outputs.append(unit.output(audio=chunk))
+    return cast(Iterable[StageOutput], _strike(fault, outputs))
 
 
-def _bad_audio(how: str, rate: int) -> PcmChunk | None:
-    count = rate // 50
-    arrays: dict[str, Any] = {
-        "nan": np.full(count, np.nan, dtype=np.float32),
-        "clip": np.full(count, 4.0, dtype=np.float32),
-        "stereo": np.zeros((count, 2), dtype=np.float32),
-        "float64": np.zeros(count, dtype=np.float64),
-        "int32": np.zeros(count, dtype=np.int32),
-        "wrong_rate": np.zeros(count, dtype=np.float32),
-    }
-    array = arrays.get(how)
-    return None if array is None else PcmChunk.of(array, rate * 2 if how == "wrong_rate" else rate)
-
-
-def _late(unit: Unit, now: float) -> list[StageOutput]:
-    state = unit.state
-    due = [output for at, output in state.late if at <= now + _EPSILON]
-    state.late = [(at, output) for at, output in state.late if at > now + _EPSILON]
-    return due
+_BAD_AUDIO: dict[str, tuple[float, str, tuple[int, ...]]] = {
+    "nan": (float("nan"), "float32", (480,)),
+    "clip": (4.0, "float32", (480,)),
+    "stereo": (0.0, "float32", (480, 2)),
+    "float64": (0.0, "float64", (480,)),
+    "int32": (0, "int32", (480,)),
+    "wrong_rate": (0.0, "float32", (480,)),
+}
