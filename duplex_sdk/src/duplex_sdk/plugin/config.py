@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -98,7 +98,7 @@ class DuplexSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     overlap_short_ack_ms: int = 700
     overlap_barge_in_ms: int = 1200
     overlap_silence_rms: float = 0.003
-    playback_commit_policy: str = PLAYBACK_POLICIES[0]
+    playback_commit_policy: Literal["commit_all_on_done", "ack_only"] = "commit_all_on_done"
     turn_detection: TurnDetection | None = None
     announced_turn_detection: TurnDetection | None = None
     tools: tuple[dict[str, Any], ...] | None = None

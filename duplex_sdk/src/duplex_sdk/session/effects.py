@@ -6,7 +6,7 @@ time: its outcome comes back as the input named in its docstring. Nothing in her
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -34,6 +34,7 @@ __all__ = [
     "PlanAppend",
     "RegisterRequest",
     "ReleaseStages",
+    "Report",
     "SubmitUnit",
     "WakeAt",
 ]
@@ -52,7 +53,7 @@ class DecodeAudio(msgspec.Struct, frozen=True):
     what a clear or commit cut off.
 
     Attributes:
-        audio: bytes in ``format`` (a canonical name of ``wire.md`` 2.3) at ``rate`` Hz; may be empty.
+        audio: bytes in ``format`` (a canonical format name) at ``rate`` Hz; may be empty.
         reset_stream: drop the odd byte and the resampler's state.
         reset_detector: drop the detector's stream state, keep its clock.
         listen: run the detector, if one is configured.
@@ -128,7 +129,7 @@ class DropQueuedAudio(msgspec.Struct, frozen=True):
 
 
 class WakeAt(msgspec.Struct, frozen=True):
-    """Send ``TimerFired`` at this time (seconds, the clock of ``now``). One per session: the last."""
+    """Send ``TimerFired`` at this time, seconds of the clock of ``now``. The last one counts."""
 
     at: float | None
 
@@ -160,6 +161,13 @@ class Ended(msgspec.Struct, frozen=True):
     request_ids: tuple[str, ...] = ()
 
 
+class Report(msgspec.Struct, frozen=True):
+    """Write a line to the log; never shown to a client."""
+
+    level: Literal["info", "warning", "error"]
+    message: str
+
+
 Effect = (
     Emit
     | DecodeAudio
@@ -174,4 +182,5 @@ Effect = (
     | AnswerControl
     | MarkClosing
     | Ended
+    | Report
 )

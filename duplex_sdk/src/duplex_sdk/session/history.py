@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -69,6 +69,10 @@ class ConversationHistory:
     def messages(self) -> tuple[Mapping[str, Any], ...]:
         """The conversation, read-only; the same object until the next change."""
         return self._log.messages()
+
+    def messages_without(self, item_ids: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+        """The conversation without some items: those of the turn under way."""
+        return self._log.messages_without(item_ids)
 
     def __len__(self) -> int:
         return len(self.messages())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,12 @@ class MessageLog:
         if self._view is None:
             self._view = tuple(e.message for e in self._entries if e.message is not None)
         return self._view
+
+    def messages_without(self, item_ids: Collection[str]) -> tuple[Mapping[str, Any], ...]:
+        """All messages in order but those of some items."""
+        return tuple(
+            e.message for e in self._entries if e.message is not None and e.item_id not in item_ids
+        )
 
     def get(self, item_id: str) -> HistoryEntry | None:
         """The entry of an item, reserved or filled."""

@@ -47,7 +47,7 @@ from .table_messages import (
     WakeTableAt,
 )
 
-__all__ = ["SlotState", "SessionTable", "TableCounts"]
+__all__ = ["SessionTable", "SlotState", "TableCounts"]
 
 LONGEST_RETRY_S = 60.0
 

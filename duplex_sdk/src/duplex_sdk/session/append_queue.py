@@ -1,0 +1,327 @@
+"""Units on their way to stage 0: one under way, the others behind it, in order.
+
+Each goes through plan, submit, accepted, and ends in exactly one of two ways: committed or
+abandoned. What comes back late, for an ended epoch or a unit that was called off, is only rolled
+back or compensated.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from duplex_sdk.plugin import (
+    AppendPiece,
+    AppendRequest,
+    DuplexAppendPlan,
+    DuplexStageRequestContext,
+    DuplexStageSubmission,
+    stage_request_id,
+    stage_role,
+)
+
+from .effects import AbortRequests, PlanAppend, RegisterRequest, SubmitUnit
+from .inputs import AppendPlanned, Fault, UnitSubmitted
+from .turn_input import RetainedPiece
+
+if TYPE_CHECKING:
+    from .append_sequence import AppendReservation
+    from .input_buffer import InputBuffer, TakenUnit
+    from .reservations import Reservation
+    from .state import SessionState
+
+__all__ = ["Append", "AppendQueue"]
+
+
+@dataclass(slots=True, eq=False)
+class Append:
+    """One unit on its way.
+
+    Attributes:
+        piece: the input.
+        epoch: the epoch it was queued in; in another one it is not submitted.
+        taken: its reservation in the buffer; None when the bytes are its own already.
+        held: the bytes it occupies.
+        answers: a response was opened for it, or is wanted of it.
+        early: a unit of a turn that no commit covers yet.
+        turn_items: items of the turn it ends, which the plugin does not see as conversation yet.
+        covers: early units of the turn that this one completes.
+    """
+
+    piece: AppendPiece
+    epoch: int
+    taken: TakenUnit | None = None
+    held: Reservation | None = None
+    answers: bool = False
+    early: bool = False
+    turn_items: frozenset[str] = frozenset()
+    covers: list[RetainedPiece] = field(default_factory=list)
+    op: int = 0
+    numbers: AppendReservation | None = None
+    context: DuplexStageRequestContext | None = None
+
+    @property
+    def cleared(self) -> bool:
+        """Its input was cleared while it waited."""
+        return self.taken is not None and not self.taken.reservation.active
+
+    def release(self) -> None:
+        """Give back every byte it occupies."""
+        if self.held is not None:
+            self.held.release()
+        for kept in self.covers:
+            kept.held.release()
+        self.covers.clear()
+
+
+class AppendQueue:
+    """Carries units to stage 0, in order, one at a time.
+
+    Args:
+        state: the session.
+        buffer: where a unit goes back to.
+        accepted: told of each unit that stage 0 took, before its output can come.
+        failed: told of each unit that failed, with the reason.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        buffer: InputBuffer,
+        *,
+        accepted: Callable[[Append], None],
+        failed: Callable[[Append, Fault], None],
+    ) -> None:
+        self._state = state
+        self._buffer = buffer
+        self._accepted = accepted
+        self._failed = failed
+        self._queue: deque[Append] = deque()
+        self._current: Append | None = None
+        self._called_off: dict[int, str] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether every unit has settled."""
+        return self._current is None and not self._queue
+
+    @property
+    def answering(self) -> bool:
+        """Whether a unit that is to be answered is under way."""
+        current = self._current
+        return (current is not None and current.answers) or any(a.answers for a in self._queue)
+
+    @property
+    def moving_bytes(self) -> int:
+        """Bytes under way, which drain by themselves."""
+        under_way = [self._current, *self._queue] if self._current is not None else self._queue
+        return sum(a.held.amount for a in under_way if a is not None and a.held is not None)
+
+    def push(self, append: Append) -> None:
+        """Queue a unit behind all others."""
+        self._queue.append(append)
+        self._advance()
+
+    def _advance(self) -> None:
+        while self._current is None and self._queue:
+            append = self._queue.popleft()
+            if append.cleared or not self._state.open or append.epoch != self._state.epoch:
+                append.release()
+                continue
+            self._plan(append)
+
+    # plan
+
+    def _plan(self, append: Append) -> None:
+        state = self._state
+        fence = state.fence
+        turn = None if state.capabilities.supports_core_resumable_request else state.turn_id
+        request_id = stage_request_id(fence, stage_role(0, turn))
+        append.numbers = state.sequence.prepare(fence)
+        append.op = state.next_op()
+        append.context = self.context(request_id)
+        self._current = append
+        state.lease.begin_operation(f"append-{append.op}")
+        self._register(append.context)
+        state.do(
+            PlanAppend(
+                append.op,
+                AppendRequest(
+                    fence=fence,
+                    request_id=request_id,
+                    seq=append.numbers.seq,
+                    turn_seq=append.numbers.turn_seq,
+                    unit=append.piece,
+                    session=state.view(without=append.turn_items),
+                    sampling=append.context.sampling_params,
+                ),
+            )
+        )
+
+    def context(self, request_id: str) -> DuplexStageRequestContext:
+        """A stage request as it would be registered now."""
+        state = self._state
+        return DuplexStageRequestContext(
+            request_id=request_id,
+            session_id=state.session_id,
+            fence=state.fence,
+            stage_id=0,
+            final_stage_id=len(state.pipeline.stages) - 1,
+            config_generation=state.config_generation,
+            sampling_params=state.published.sampling,
+            session_config=state.published.config,
+            runtime_config=state.runtime_config,
+            seed=state.seed,
+        )
+
+    def _register(self, context: DuplexStageRequestContext) -> None:
+        requests = self._state.requests
+        if requests.needs_registration(context.request_id, context.config_generation):
+            requests.register(context.request_id, context.fence.epoch, context.config_generation)
+            self._state.do(RegisterRequest(context))
+
+    def planned(self, item: AppendPlanned) -> None:
+        """The plugin answered; late answers are nobody's."""
+        append = self._current
+        if self._called_off.pop(item.op, None) is not None:
+            return
+        if append is None or append.op != item.op:
+            return
+        if not self._still_wanted(append):
+            return
+        if item.fault is not None or not isinstance(item.plan, DuplexAppendPlan):
+            fault = item.fault or Fault("runtime_append_failed", "the plugin made no plan")
+            self._fail(append, fault)
+            return
+        assert append.context is not None
+        self._state.lease.end_operation(f"append-{append.op}")
+        append.op = self._state.next_op()
+        self._state.lease.begin_operation(f"append-{append.op}")
+        self._state.do(
+            SubmitUnit(
+                append.op,
+                DuplexStageSubmission(
+                    context=append.context,
+                    prompt=item.plan.prompt,
+                    already_submitted=self._state.requests.is_submitted(append.context.request_id),
+                    resumable=self._state.capabilities.supports_core_resumable_request,
+                    seq=append.numbers.seq if append.numbers is not None else 0,
+                ),
+            )
+        )
+
+    def _still_wanted(self, append: Append) -> bool:
+        """Drop a unit whose input was cleared while the plugin planned it."""
+        if not append.cleared:
+            return True
+        self._leave(append)
+        append.release()
+        self._advance()
+        return False
+
+    # submit
+
+    def submitted(self, item: UnitSubmitted) -> None:
+        """Stage 0 answered. A unit it took after all is compensated when its epoch is over."""
+        orphan = self._called_off.pop(item.op, None)
+        if orphan is not None:
+            if item.fault is None:
+                state = self._state
+                state.do(AbortRequests(state.next_op(), (orphan,), 0.0, state.epoch))
+            return
+        append = self._current
+        if append is None or append.op != item.op:
+            return
+        if item.fault is not None:
+            self._fail(append, item.fault)
+            return
+        self._commit(append)
+        self._advance()
+
+    def _commit(self, append: Append) -> None:
+        state = self._state
+        assert append.numbers is not None
+        assert append.context is not None
+        state.sequence.commit(append.numbers)
+        state.requests.bind(append.context.request_id)
+        state.lease.touch(state.now, "append")
+        self._leave(append)
+        if append.taken is not None:
+            append.taken.reservation.commit()
+        if append.early and append.held is not None and append.held.active:
+            state.turn_input.early.append(RetainedPiece(append.piece, append.held))
+        else:
+            append.release()
+        state.context_locked = state.context_locked or state.native
+        state.stages_opened = True
+        self._accepted(append)
+
+    # ends that are not acceptance
+
+    def _fail(self, append: Append, fault: Fault) -> None:
+        """One unit failed: the ones behind it fail with it, and a new one starts cleanly."""
+        self._leave(append)
+        behind, self._queue = list(self._queue), deque()
+        self._roll_back([append, *behind])
+        for each in [append, *behind]:
+            each.release()
+        self._failed(append, fault)
+        for each in behind:
+            if each.answers:
+                self._failed(each, fault)
+
+    def _roll_back(self, appends: list[Append]) -> None:
+        """Units of the open turn wait in the buffer again, in their order, still counted."""
+        active = [a for a in appends if a.taken is not None and not a.cleared]
+        if active and active[0].taken is not None:
+            self._buffer.take_back(active[0].taken)
+        for append in active:
+            if append.held is not None:
+                self._buffer.reclaim(append.held)
+
+    def _leave(self, append: Append) -> None:
+        self._state.lease.end_operation(f"append-{append.op}")
+        self._current = None
+
+    def end_epoch(self) -> list[Append]:
+        """Call everything off, because its epoch is over.
+
+        Units cut out of the open turn wait in the buffer again; what was to be answered is dropped.
+
+        Returns:
+            The ends of turns that asked for no answer: the model must hear those turns again.
+        """
+        called_off = self._call_off()
+        self._roll_back(called_off)
+        again: list[Append] = []
+        for append in called_off:
+            if append.piece.final and not append.answers:
+                again.append(append)
+            else:
+                append.release()
+        return again
+
+    def forget_cleared(self) -> None:
+        """Give back the bytes of units whose input was cleared; they are skipped in their turn."""
+        under_way = [self._current, *self._queue] if self._current is not None else self._queue
+        for append in under_way:
+            if append is not None and append.cleared:
+                append.release()
+
+    def discard(self) -> None:
+        """Call everything off and give all bytes back: the session ends or its input is dropped."""
+        for append in self._call_off():
+            append.release()
+
+    def _call_off(self) -> list[Append]:
+        called_off = list(self._queue)
+        self._queue.clear()
+        current = self._current
+        if current is not None:
+            called_off.insert(0, current)
+            assert current.context is not None
+            self._called_off[current.op] = current.context.request_id
+            self._leave(current)
+        return called_off

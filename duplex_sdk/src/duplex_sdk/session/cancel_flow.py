@@ -1,0 +1,215 @@
+"""Interruption: a cancel is one step that nothing can come between.
+
+History up to what was heard, the new epoch, the removal of queued audio, the cancelled ending and
+the request to stop stage work all happen in one ``handle`` call, whatever is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duplex_sdk.protocol.duplex import (
+    BargeIn,
+    CancelInput,
+    CancelResponse,
+    ClearOutputAudio,
+    InputCleared,
+    OutputAudioCleared,
+)
+
+from .effects import AbortRequests, DropQueuedAudio
+from .state import TurnState
+
+if TYPE_CHECKING:
+    from .inputs import QueuedAudioDropped, RequestsAborted
+    from .intake import Intake
+    from .response import Response
+    from .response_flow import ResponseFlow
+    from .state import SessionState
+
+__all__ = ["CancelFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stopped:
+    """A response that was done and still played when it was cut."""
+
+    response_id: str
+
+
+class CancelFlow:
+    """Carries out every command and decision that interrupts.
+
+    Args:
+        state: the session.
+        responses: ends what is open.
+        intake: the user's input, part of which an interruption may drop.
+        prepare_held: opens the answer that still waits for its audio, so that it can be ended;
+            False when there is none.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        responses: ResponseFlow,
+        intake: Intake,
+        *,
+        prepare_held: Callable[[], bool],
+    ) -> None:
+        self._state = state
+        self._responses = responses
+        self._intake = intake
+        self._prepare_held = prepare_held
+
+    # commands
+
+    def cancel_response(self, command: CancelResponse) -> None:
+        """``response.cancel``: the active response, or the one being prepared."""
+        state = self._state
+        wanted = command.response_id
+        active = state.response
+        if active is None and (wanted is not None or not self._prepare_held()):
+            self._nothing_to_cancel(command)
+            return
+        active = state.response
+        if active is None or (wanted is not None and wanted != active.id):
+            self._nothing_to_cancel(command)
+            return
+        self.interrupt("client_cancelled", drop_answers=True)
+
+    def _nothing_to_cancel(self, command: CancelResponse) -> None:
+        self._state.fail(
+            "response_cancel_not_active",
+            "Cancellation failed: no such response is active",
+            command=command,
+            param="response_id" if command.response_id is not None else None,
+        )
+
+    def clear_output(self, command: ClearOutputAudio) -> None:
+        """``output_audio_buffer.clear``: never fails; stops what still speaks or plays."""
+        state = self._state
+        active = state.response
+        named = command.response_id
+        target = named or (active.id if active is not None else state.last_response_id)
+        state.emit(OutputAudioCleared, response_id=target)
+        if active is not None and target == active.id:
+            self.interrupt("output_audio_buffer_clear", drop_answers=False)
+        elif target is not None and target == self._playing_id():
+            self._stop_playback(target)
+
+    def cancel_input(self, command: CancelInput) -> None:
+        """``input.cancel``: pending input and the active response go."""
+        del command
+        self._drop_everything()
+
+    def barge_in(self, command: BargeIn) -> None:
+        """``barge_in``: the same, of a model that can be interrupted."""
+        state = self._state
+        if not state.capabilities.supports_barge_in:
+            state.fail("barge_in_unsupported", "this model cannot be interrupted", command=command)
+            return
+        self._drop_everything()
+
+    def _drop_everything(self) -> None:
+        state = self._state
+        playing = None if state.response is not None else self._playing_id()
+        self._intake.drop_all()
+        if playing is not None:
+            state.emit(OutputAudioCleared, response_id=playing)
+            self._stop_playback(playing)
+        else:
+            self.interrupt("barge_in", drop_answers=True)
+        state.emit(InputCleared)
+
+    # the common part
+
+    def interrupt(self, reason: str, *, drop_answers: bool) -> None:
+        """End the epoch, and the active response with it if there is one.
+
+        Args:
+            reason: why, for the cancelled ending.
+            drop_answers: committed input that waits for an answer loses it.
+        """
+        state = self._state
+        response = state.response
+        heard_ms = 0.0 if response is None else self._heard_ms(response)
+        settled = None if response is None else self._responses.settle(response, "cancelled")
+        self._end_epoch(heard_ms, drop_answers=drop_answers)
+        if response is not None and settled is not None:
+            state.muted = state.capabilities.cancel_effect == "mutes"
+            state.do(DropQueuedAudio(response.id, response.epoch))
+            item, committed = settled
+            self._responses.cancelled(response, reason, item=item, committed=committed)
+
+    def _heard_ms(self, response: Response) -> float:
+        cursor = self._state.playback.cursor(response.id)
+        policy = response.config.playback_commit_policy
+        return 0.0 if cursor is None else cursor.heard_ms(policy)
+
+    def _end_epoch(self, heard_ms: float, *, drop_answers: bool) -> None:
+        state = self._state
+        requests = state.requests.end_epoch()
+        state.epoch += 1
+        state.sequence.accept_fence(state.fence)
+        state.playback.cut()
+        state.turn_state = TurnState.BARGE_IN
+        for request_id in requests:
+            self._close_stream(request_id)
+        if requests:
+            state.do(AbortRequests(state.next_op(), requests, heard_ms, state.epoch))
+        self._intake.begin_epoch(drop_answers=drop_answers)
+        state.lease.touch(state.now, "signal")
+
+    def _close_stream(self, request_id: str) -> None:
+        state = self._state
+        with state.contained("close_stream"):
+            state.plugin.data_plane.close_stream(request_id, state=state.model_state)
+
+    # playback of a response that is done
+
+    def _playing_id(self) -> str | None:
+        state = self._state
+        if state.response is not None:
+            return None
+        playing = state.playback.still_playing(state.now, server_vad=state.has_detector)
+        return state.playback.current_id if playing else None
+
+    def stop_playback(self) -> None:
+        """The user speaks over audio of a finished response: what is unheard is cut away."""
+        playing = self._playing_id()
+        if playing is not None:
+            self._state.emit(OutputAudioCleared, response_id=playing)
+            self._stop_playback(playing)
+
+    def _stop_playback(self, response_id: str) -> None:
+        state = self._state
+        cursor = state.playback.cursor(response_id)
+        epoch = state.epoch
+        self._end_epoch(0.0 if cursor is None else cursor.sent_ms, drop_answers=False)
+        state.do(DropQueuedAudio(response_id, epoch))
+        self.recut(response_id)
+
+    def recut(self, response_id: str) -> None:
+        """What was heard of a finished response is less than was thought; no event."""
+        state = self._state
+        cursor = state.playback.cursor(response_id)
+        if cursor is None:
+            return
+        kept = state.history.cut_at_heard(response_id, cursor, state.config.playback_commit_policy)
+        if kept is not None:
+            state.show_text(f"item_{response_id}", kept.text)
+
+    # outcomes
+
+    def audio_dropped(self, item: QueuedAudioDropped) -> None:
+        """So much queued audio never went out: it was not heard either."""
+        state = self._state
+        if state.playback.take_back(item.response_id, item.duration_ms) is not None:
+            self.recut(item.response_id)
+
+    def aborted(self, item: RequestsAborted) -> None:
+        """Stage work was stopped, or not: the cancel stands either way."""
+        if item.fault is not None and self._state.open:
+            self._state.fail("runtime_abort_failed", item.fault.message)

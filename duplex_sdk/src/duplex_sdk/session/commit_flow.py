@@ -1,0 +1,390 @@
+"""Sealing input into a user item, and asking for its answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from duplex_sdk.audio.chunk import PcmChunk
+from duplex_sdk.plugin import AppendPiece
+from duplex_sdk.protocol.duplex import (
+    Commit,
+    ContentPart,
+    InputCommitted,
+    Item,
+    ItemAdded,
+    ItemDone,
+)
+
+from .append_queue import Append
+from .commit_policy import (
+    CommitAction,
+    CommitSnapshot,
+    commit_wants_response,
+    decide_commit_action,
+    is_short_overlap,
+)
+from .state import TurnState
+from .turn_input import RetainedPiece
+from .waiting_line import HeldStep
+
+if TYPE_CHECKING:
+    from .append_queue import AppendQueue
+    from .input_buffer import InputBuffer
+    from .intake import Intake
+    from .response_flow import ResponseFlow
+    from .state import SessionState
+    from .transcripts import Transcripts
+    from .waiting_line import WaitingLine
+
+__all__ = ["CommitFlow"]
+
+
+class CommitFlow:
+    """Commits of one session.
+
+    Args:
+        state: the session.
+        buffer: what a commit seals.
+        appends: where sealed input goes.
+        line: where a commit waits for the audio before it.
+        intake: knows what is in progress.
+        responses: opens what was asked for.
+        transcripts: the words of committed items.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        buffer: InputBuffer,
+        appends: AppendQueue,
+        line: WaitingLine,
+        intake: Intake,
+        responses: ResponseFlow,
+        transcripts: Transcripts,
+    ) -> None:
+        self._state = state
+        self._buffer = buffer
+        self._appends = appends
+        self._line = line
+        self._intake = intake
+        self._responses = responses
+        self._transcripts = transcripts
+
+    # asking for a commit
+
+    def receive(self, command: Commit) -> None:
+        """A client commits: the commit takes its turn behind the audio before it."""
+        state = self._state
+        turn = state.pending_turns.reserve_turn()
+        if turn is None:
+            state.fail("input_backpressure", "too many pending input turns", command=command)
+            return
+        step = HeldStep(
+            run=lambda: self._carry_out(command, asks=step.answers),
+            settled=True,
+            aborted=lambda: self._abort(command),
+            answers=commit_wants_response(
+                asked=command.response_create,
+                by_detector=False,
+                create_response=False,
+                auto_response=state.config.auto_response,
+            ),
+            turn=turn,
+        )
+        self._line.push(step)
+
+    def turn_ended(self) -> None:
+        """The detector heard the end of a turn: commit behind the append that carried it."""
+        detection = self._state.config.turn_detection
+        step = HeldStep(
+            run=lambda: self._carry_out_detected(asks=step.answers),
+            settled=True,
+            aborted=lambda: None,
+            answers=detection is not None and detection.create_response,
+        )
+        self._line.push_first(step)
+
+    def _abort(self, command: Commit | None) -> None:
+        self._state.fail(
+            "commit_aborted", "the input before this commit was dropped", command=command
+        )
+
+    # carrying it out
+
+    def _carry_out(self, command: Commit, *, asks: bool) -> None:
+        turn = self._state.turn_input
+        if not command.final:
+            self._flush()
+        elif turn.failed:
+            self._abort(command)
+            self._intake.drop_open_turn()
+        elif command.is_speech is False or (turn.has_audio and not turn.has_speech):
+            self._seal_silence()
+        elif not turn.has_audio:
+            self._state.fail(
+                "input_audio_buffer_commit_empty",
+                "nothing was appended since the last commit",
+                command=command,
+            )
+        else:
+            self._seal(asks, by_client=True)
+        self._line.reset_stream()
+        self._line.reset_detector()
+
+    def _carry_out_detected(self, *, asks: bool) -> None:
+        turn = self._state.turn_input
+        if turn.failed:
+            self._abort(None)
+            self._intake.drop_open_turn()
+        elif turn.has_speech and not turn.utterance_open:
+            self._seal(asks, by_client=False)
+
+    def _flush(self) -> None:
+        """``final: false`` seals nothing: the model gets the unit that is not full yet."""
+        if not self._intake.streams:
+            return
+        kept = self._buffer.seal()
+        if kept is not None:
+            piece = msgspec.structs.replace(kept.piece, final=False)
+            self._appends.push(
+                Append(piece, self._state.epoch, held=kept.held, early=self._state.early_input)
+            )
+
+    # silence
+
+    def _seal_silence(self) -> None:
+        """An item that says there was no speech; its audio goes nowhere."""
+        turn = self._state.turn_input
+        item_id = turn.item_id or self._state.ids.item()
+        self._intake.drop_open_turn()
+        self._tell(item_id, seconds=0.0, hint=None, flags={"is_speech": False, "no_response": True})
+        self._responses.listen("silence_commit")
+
+    # speech
+
+    def _seal(self, asks: bool, *, by_client: bool) -> None:
+        state = self._state
+        turn = state.turn_input
+        action = decide_commit_action(
+            CommitSnapshot(
+                auto_responds=state.auto_responds,
+                speech_since_commit=turn.has_speech,
+                response_in_progress=self._intake.response_in_progress,
+                overlap_speech_ms=int(turn.overlap_speech_ms),
+            )
+        )
+        overlap_ms = int(turn.overlap_speech_ms)
+        if action is CommitAction.START_AUTO_RESPONSE:
+            self._seal_streamed(asks)
+        elif action is CommitAction.COMMIT_ONLY:
+            self._commit(asks)
+        elif is_short_overlap(overlap_ms, state.config.overlap_short_ack_ms):
+            self._drop_acknowledgement(by_client=by_client)
+        else:
+            self._defer(asks)
+
+    def _seal_streamed(self, asks: bool) -> None:
+        """An auto-responding model has heard all but the rest: give it that, as final."""
+        state = self._state
+        short = state.turn_input.audio_ms <= state.config.overlap_short_ack_ms
+        listen = asks and state.native and short
+        self._commit_item(no_response=not asks)
+        kept = self._buffer.seal()
+        piece = AppendPiece(final=True) if kept is None else kept.piece
+        piece = msgspec.structs.replace(piece, respond=asks, force_listen=listen)
+        held = None if kept is None else kept.held
+        self._appends.push(Append(piece, state.epoch, held=held))
+
+    def _commit(self, asks: bool) -> None:
+        item_id = self._commit_item()
+        self._retain(item_id)
+        if asks:
+            self.answer_retained()
+        elif self._state.early_input:
+            self._let_hear()
+
+    def _defer(self, asks: bool) -> None:
+        """The user spoke over the answer: this turn is answered when that is over."""
+        turn = self._state.turn_input
+        item_id = self._commit_item(response_create_deferred=True)
+        turn.overlap_speech_ms = 0.0
+        self._retain(item_id)
+        turn.answer_deferred = turn.answer_deferred or asks
+        if not self._intake.response_pending:
+            self._state.later(self.promote)
+
+    def _drop_acknowledgement(self, *, by_client: bool) -> None:
+        """Just "mm-hmm": no item; only a client's own commit gets an answer."""
+        state = self._state
+        item_id = state.turn_input.item_id or state.ids.item()
+        self._intake.drop_open_turn()
+        if by_client:
+            state.emit(
+                InputCommitted,
+                item_id=item_id,
+                previous_item_id=state.items.last_id,
+                event=self._details(item_id, {"overlap_ack": True}),
+            )
+
+    # the item
+
+    def _commit_item(self, *, no_response: bool = False, **flags: bool) -> str:
+        state = self._state
+        turn = state.turn_input
+        self._intake.utterance.end()
+        item_id = turn.item_id or state.ids.item()
+        shown: dict[str, Any] = {name: True for name, on in flags.items() if on}
+        if no_response:
+            shown["no_response"] = True
+        seconds, hint = turn.audio_ms / 1000, turn.transcript_hint
+        turn.begin_next()
+        state.commit_seq += 1
+        state.turn_state = TurnState.USER_COMMITTED
+        self._tell(item_id, seconds=seconds, hint=hint, flags=shown)
+        return item_id
+
+    def _tell(
+        self, item_id: str, *, seconds: float, hint: str | None, flags: dict[str, Any]
+    ) -> None:
+        """The events of a commit, in their order."""
+        state = self._state
+        speech = flags.get("is_speech", True)
+        part = ContentPart(type="input_audio", transcript=hint or "")
+        if not speech:
+            part = msgspec.structs.replace(part, is_speech=False)
+        item = Item(id=item_id, type="message", role="user", content=(part,))
+        previous = state.items.add(item)
+        state.emit(ItemAdded, previous_item_id=previous, item=item)
+        if speech:
+            state.history.add_user_audio(item_id, transcript=hint)
+        state.emit(
+            InputCommitted,
+            previous_item_id=previous,
+            item_id=item_id,
+            event=self._details(item_id, flags),
+        )
+        known = self._transcripts.committed(item_id, seconds, hint) if speech else None
+        if known is not None:
+            self._transcripts.complete(item_id, known, seconds)
+        state.emit(ItemDone, previous_item_id=previous, item=state.items.get(item_id))
+
+    def _details(self, item_id: str, flags: dict[str, Any]) -> dict[str, Any]:
+        state = self._state
+        message = state.history.message(item_id)
+        return {
+            "type": "input.committed",
+            "session_id": state.session_id,
+            "turn_id": state.turn_id,
+            "epoch": state.epoch,
+            "history_len": len(state.history),
+            "message": None if message is None else msgspec.to_builtins(message),
+            "realtime_item_id": item_id,
+            **flags,
+        }
+
+    # the audio
+
+    def _retain(self, item_id: str) -> None:
+        """Keep what was sealed until it is answered, whole units first where units are heard."""
+        turn = self._state.turn_input
+        turn.retained_items.append(item_id)
+        if self._state.early_input:
+            for unit in self._buffer.drain():
+                unit.reservation.commit()
+                turn.retained.append(RetainedPiece(unit.piece, unit.held))
+        kept = self._buffer.seal()
+        if kept is not None:
+            turn.retained.append(kept)
+
+    def answer_retained(self) -> None:
+        """Open the response for the committed input and give the input to the model."""
+        self._responses.open(bound=True)
+        self._submit_retained(respond=True)
+
+    def submit_retained(self) -> None:
+        """Give the committed input to the model; its response is open."""
+        self._submit_retained(respond=True)
+
+    def _let_hear(self) -> None:
+        """A committed turn that asks for no answer: the model has it in its ears anyway."""
+        self._submit_retained(respond=False)
+        self._state.turn_input.heard_unanswered = True
+
+    def _submit_retained(self, *, respond: bool) -> None:
+        state = self._state
+        turn = state.turn_input
+        pieces, items = turn.retained[:], frozenset(turn.retained_items)
+        covers, turn.early = turn.early, []
+        turn.retained.clear()
+        turn.retained_items.clear()
+        turn.answer_deferred = False
+        if state.early_input:
+            last = self._last_piece(pieces)
+            for kept in pieces:
+                self._appends.push(Append(kept.piece, state.epoch))
+            covers = covers + pieces
+        else:
+            last = _merged(pieces)
+        piece = AppendPiece(final=True) if last is None else last.piece
+        piece = msgspec.structs.replace(piece, final=True, respond=respond)
+        self._appends.push(
+            Append(
+                piece,
+                state.epoch,
+                held=None if last is None else last.held,
+                answers=respond,
+                turn_items=items,
+                covers=covers,
+            )
+        )
+
+    @staticmethod
+    def _last_piece(pieces: list[RetainedPiece]) -> RetainedPiece | None:
+        """Take off the piece that ends the turn; None when whole units were all there was."""
+        return pieces.pop() if pieces and pieces[-1].piece.final else None
+
+    # promotion
+
+    def promote(self) -> None:
+        """Nothing is spoken over any more: answer what was said meanwhile, once."""
+        state = self._state
+        turn = state.turn_input
+        if not state.open or self._intake.response_pending:
+            return
+        if turn.answer_deferred and turn.retained_items:
+            self.answer_retained()
+        elif state.early_input and turn.retained_items:
+            self._let_hear()
+
+
+def _merged(pieces: list[RetainedPiece]) -> RetainedPiece | None:
+    """Several sealed stretches as one turn's input."""
+    if not pieces:
+        return None
+    held = pieces[0].held
+    for other in pieces[1:]:
+        held.absorb(other.held)
+    audible = [kept.piece for kept in pieces if kept.piece.audio is not None]
+    audio = None
+    if audible and audible[-1].audio is not None:
+        # Zeros that a commit added belong only to the very end.
+        data = b"".join(_unpadded(piece) for piece in audible[:-1]) + audible[-1].audio.data
+        audio = PcmChunk(data, audible[-1].audio.rate)
+    last = pieces[-1].piece
+    return RetainedPiece(
+        msgspec.structs.replace(
+            last,
+            audio=audio,
+            images=tuple(image for kept in pieces for image in kept.piece.images),
+            force_listen=any(kept.piece.force_listen for kept in pieces),
+        ),
+        held,
+    )
+
+
+def _unpadded(piece: AppendPiece) -> bytes:
+    if piece.audio is None:
+        return b""
+    return piece.audio.data[: len(piece.audio.data) - 4 * piece.padding]

@@ -1,0 +1,106 @@
+"""The conversation as the client sees it: items in order, each with the one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from duplex_sdk.protocol.duplex import Item
+
+__all__ = ["ConversationItems"]
+
+ROOT = "root"
+"""What a client names to put an item first."""
+
+
+class ConversationItems:
+    """Items in chronological order, linked, so that every operation takes constant time."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, Item] = {}
+        self._before: dict[str, str | None] = {}
+        self._after: dict[str | None, str | None] = {None: None}
+        self._last: str | None = None
+
+    def __contains__(self, item_id: str) -> bool:
+        return item_id in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        item_id = self._after[None]
+        while item_id is not None:
+            yield self._items[item_id]
+            item_id = self._after[item_id]
+
+    @property
+    def last_id(self) -> str | None:
+        """Id of the newest item, None when there is none."""
+        return self._last
+
+    def get(self, item_id: str) -> Item | None:
+        """The item as it now stands."""
+        return self._items.get(item_id)
+
+    def previous_id(self, item_id: str) -> str | None:
+        """Id of the item before this one, None for the first."""
+        return self._before[item_id]
+
+    def add(self, item: Item, *, after: str | None = None) -> str | None:
+        """Put an item at the end, behind ``after``, or first when ``after`` is ``"root"``.
+
+        Returns:
+            The id of the item before it.
+
+        Raises:
+            KeyError: ``after`` names no item.
+            ValueError: the id is taken.
+        """
+        if item.id in self._items:
+            raise ValueError(f"an item {item.id!r} exists already")
+        previous = self._position(after)
+        following = self._after[previous]
+        self._items[item.id] = item
+        self._before[item.id] = previous
+        self._after[item.id] = following
+        self._after[previous] = item.id
+        if following is None:
+            self._last = item.id
+        else:
+            self._before[following] = item.id
+        return previous
+
+    def _position(self, after: str | None) -> str | None:
+        if after is None:
+            return self._last
+        if after == ROOT:
+            return None
+        if after not in self._items:
+            raise KeyError(after)
+        return after
+
+    def replace(self, item: Item) -> None:
+        """Exchange an item for a newer state of itself.
+
+        Raises:
+            KeyError: there is no such item.
+        """
+        if item.id not in self._items:
+            raise KeyError(item.id)
+        self._items[item.id] = item
+
+    def remove(self, item_id: str) -> Item:
+        """Take an item out.
+
+        Raises:
+            KeyError: there is no such item.
+        """
+        item = self._items.pop(item_id)
+        previous = self._before.pop(item_id)
+        following = self._after.pop(item_id)
+        self._after[previous] = following
+        if following is None:
+            self._last = previous
+        else:
+            self._before[following] = previous
+        return item

@@ -1,0 +1,137 @@
+"""``response.create``: an answer to what was committed, or to the conversation as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duplex_sdk.plugin import AppendPiece, DuplexConfigError, ResponseCreateOptions
+from duplex_sdk.protocol.duplex import CreateResponse
+
+from .append_queue import Append
+from .waiting_line import HeldStep
+
+if TYPE_CHECKING:
+    from .append_queue import AppendQueue
+    from .commit_flow import CommitFlow
+    from .intake import Intake
+    from .response_flow import ResponseFlow
+    from .state import SessionState
+    from .waiting_line import WaitingLine
+
+__all__ = ["CreateFlow"]
+
+
+class CreateFlow:
+    """Asks for responses, by name.
+
+    Args:
+        state: the session.
+        appends: carries what is answered.
+        line: where a create waits for the audio it needs.
+        intake: knows what is in progress.
+        commits: holds committed input.
+        responses: opens the response.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        appends: AppendQueue,
+        line: WaitingLine,
+        intake: Intake,
+        commits: CommitFlow,
+        responses: ResponseFlow,
+    ) -> None:
+        self._state = state
+        self._appends = appends
+        self._line = line
+        self._intake = intake
+        self._commits = commits
+        self._responses = responses
+
+    def receive(self, command: CreateResponse, *, lenient: bool) -> None:
+        """A client asks for a response: in its turn, behind the audio before it."""
+        step = HeldStep(
+            run=lambda: self._carry_out(command, lenient, wanted=step.answers),
+            settled=self._state.response is None,
+            answers=True,
+        )
+        self._line.push(step)
+
+    def open_held(self) -> bool:
+        """A cancel takes the answer of a create or commit that still waits: open it, to end it.
+
+        Returns:
+            Whether there was one.
+        """
+        if not self._line.take_answers():
+            return False
+        self._responses.open()
+        return True
+
+    def _carry_out(self, command: CreateResponse, lenient: bool, *, wanted: bool) -> None:
+        state = self._state
+        if not wanted:
+            return
+        if self._intake.response_pending:
+            state.fail(
+                "conversation_already_has_active_response",
+                "a response is in progress; wait for its response.done or cancel it",
+                command=command,
+            )
+            return
+        try:
+            options = self._options(command, lenient)
+        except DuplexConfigError as error:
+            state.fail(error.code, error.message, command=command, param=error.param)
+            return
+        self._start(command, options)
+
+    def _options(self, command: CreateResponse, lenient: bool) -> ResponseCreateOptions:
+        state = self._state
+        return ResponseCreateOptions.from_realtime(
+            command.response,
+            native=state.native,
+            lenient=lenient,
+            private_keys=state.plugin.private_runtime_config_keys,
+        )
+
+    def _start(self, command: CreateResponse, options: ResponseCreateOptions) -> None:
+        state = self._state
+        turn = state.turn_input
+        if turn.retained_items:
+            self._responses.open(options, bound=True)
+            self._commits.submit_retained()
+        elif turn.heard_unanswered or self._answers_conversation():
+            turn.heard_unanswered = False
+            self._responses.open(options, bound=True)
+            state.tools.mark_read()
+            self._appends.push(
+                Append(AppendPiece(kind="conversation", final=True), state.epoch, answers=True)
+            )
+        elif state.auto_responds:
+            # The model answers with its next unit, or chooses to listen.
+            self._responses.open(options)
+        else:
+            self._refuse(command)
+
+    def _answers_conversation(self) -> bool:
+        state = self._state
+        by_text = state.capabilities.supports_text_only_turn
+        return not state.auto_responds and (by_text or bool(state.tools.unread))
+
+    def _refuse(self, command: CreateResponse) -> None:
+        state = self._state
+        if state.history.unanswered:
+            state.history.mark_answered()
+            state.fail(
+                "text_only_turn_unsupported",
+                "this model answers speech only; the text stays in the conversation",
+                command=command,
+            )
+        else:
+            state.fail(
+                "response_create_without_input",
+                "there is nothing to answer: append and commit audio first",
+                command=command,
+            )

@@ -1,0 +1,237 @@
+"""What the stages produce: projected by the plugin's data plane, then told to the client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.plugin import ModelResult, OutputContext
+
+from .inputs import Fault, StageFailed, StageOutputReceived, StagesIdle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from duplex_sdk.stage import StageError, StageOutput
+
+    from .append_queue import AppendQueue
+    from .response import Response
+    from .response_flow import ResponseFlow
+    from .state import SessionState
+    from .tool_flow import ToolFlow
+    from .transcripts import Transcripts
+
+__all__ = ["OutputFlow"]
+
+
+class OutputFlow:
+    """Takes stage outputs in; what belongs to an ended epoch or turn is dropped in silence.
+
+    Args:
+        state: the session.
+        appends: whether input is still under way to the stage.
+        responses: speaks.
+        transcripts: what the user said.
+        tools: calls of functions.
+        end_session: closes the session for a reason.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        appends: AppendQueue,
+        responses: ResponseFlow,
+        transcripts: Transcripts,
+        tools: ToolFlow,
+        *,
+        end_session: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._appends = appends
+        self._responses = responses
+        self._transcripts = transcripts
+        self._tools = tools
+        self._end_session = end_session
+
+    def received(self, item: StageOutputReceived) -> None:
+        """One output of one stage."""
+        state = self._state
+        output = item.output
+        if not state.open or output.epoch != state.epoch:
+            return
+        if not state.requests.accepts_output(output.request_id):
+            return
+        state.lease.touch(state.now, "model_output")
+        self._note_metrics(item)
+        self._note_runtime(output)
+        if output.user_text is not None:
+            self._transcripts.heard(output)
+        if item.is_last or item.decision is not None or item.shown:
+            ends_turn = item.is_last or item.decision is not None
+            for result in self._project(item):
+                if state.epoch != output.epoch or not state.open:
+                    return
+                self._result(result, output, ends_turn=ends_turn)
+        elif output.error is not None:
+            self._error(output.error)
+
+    def _note_metrics(self, item: StageOutputReceived) -> None:
+        response = self._state.response
+        if item.metrics and response is not None:
+            response.stage_metrics[str(item.stage_id)] = item.metrics
+
+    def _note_runtime(self, output: StageOutput) -> None:
+        state = self._state
+        if not output.data:
+            return
+        with state.contained("runtime_config_after_model_output"):
+            changed = state.plugin.runtime_config_after_model_output(
+                state.runtime_config, output.data
+            )
+            if changed is not None:
+                state.runtime_config = changed
+                state.publish_config()
+
+    def _project(self, item: StageOutputReceived) -> tuple[ModelResult, ...]:
+        """What the output says, in the engine's words; a data plane that fails, fails it."""
+        state = self._state
+        try:
+            context = state.plugin.data_plane_context(self._context(item))
+            results = state.plugin.data_plane.project(
+                item.output, state=state.model_state, context=context
+            )
+            return tuple(self._checked(result) for result in results)
+        except Exception as error:
+            self._fail("runtime_data_plane_stream_failed", f"the data plane failed: {error!r}")
+            return ()
+
+    @staticmethod
+    def _checked(result: ModelResult) -> ModelResult:
+        if not isinstance(result, ModelResult):
+            raise TypeError(f"project must yield ModelResult, got {type(result).__name__}")
+        return result
+
+    def _context(self, item: StageOutputReceived) -> OutputContext:
+        state = self._state
+        response = state.response
+        return OutputContext(
+            stage=state.pipeline.stages[item.stage_id],
+            stage_id=item.stage_id,
+            is_last=item.is_last,
+            fence=state.fence,
+            session=state.view(),
+            response_id=None if response is None else response.id,
+            auto_responds=state.auto_responds,
+        )
+
+    # results
+
+    def _result(self, result: ModelResult, output: StageOutput, *, ends_turn: bool) -> None:
+        state = self._state
+        if state.muted:
+            # A model that cannot be stopped: the rest of what it was saying is nobody's.
+            state.muted = not (result.listen or result.end_of_turn)
+            return
+        if result.error is not None:
+            self._error(result.error)
+            return
+        if result.tool_call is not None:
+            self._tools.called(result.tool_call)
+        if result.text or result.audio is not None:
+            response = state.response or self._opened_late(output)
+            if response is not None:
+                self._say(response, result)
+        if result.end_of_turn and ends_turn:
+            self._end_turn(output.request_id, output.turn_id)
+        elif result.listen:
+            self._listen(result, output)
+
+    def _opened_late(self, output: StageOutput) -> Response | None:
+        """The response of a model that speaks unasked; a completed turn opens none."""
+        if output.turn_id < self._state.turn_id:
+            return None
+        return self._responses.open()
+
+    def _say(self, response: Response, result: ModelResult) -> None:
+        try:
+            self._responses.say(response, result)
+        except ValueError as error:
+            self._fail(
+                "runtime_data_plane_stream_failed", f"the model's audio is no audio: {error}"
+            )
+
+    def _listen(self, result: ModelResult, output: StageOutput) -> None:
+        response = self._state.response
+        reason = result.reason or ("buffering" if result.buffering else "model_listen")
+        extra: dict[str, Any] = {"buffering": True} if result.buffering else {}
+        if response is None:
+            self._responses.listen(reason, extra=extra)
+        elif not response.item_open and not result.buffering and not self._appends.answering:
+            self._end_turn(output.request_id, output.turn_id, listened=True, reason=reason)
+
+    def _end_turn(
+        self, request_id: str, turn_id: int, *, listened: bool = False, reason: str = ""
+    ) -> None:
+        state = self._state
+        if not state.auto_responds:
+            state.requests.finish(request_id)
+            with state.contained("close_stream"):
+                state.plugin.data_plane.close_stream(request_id, state=state.model_state)
+        response = state.response
+        state.turn_id = max(state.turn_id, turn_id + 1)
+        if response is not None:
+            silent = listened or not response.item_open
+            self._responses.complete(response, listened=silent, reason=reason)
+
+    def idle(self, item: StagesIdle) -> None:
+        """All stages fell silent: a turn-mode response that is open has ended, said or not."""
+        state = self._state
+        response = state.response
+        if item.epoch != state.epoch or response is None or state.auto_responds:
+            return
+        if self._appends.answering or not state.open:
+            return
+        request_id = state.requests.active_id
+        if request_id is not None:
+            self._end_turn(request_id, response.turn_id)
+
+    # failures
+
+    def _error(self, error: StageError) -> None:
+        if error.scope == "event":
+            self._state.fail(error.code, error.message)
+        elif error.scope == "response":
+            self._fail(error.code, error.message)
+        else:
+            self.stage_failed(StageFailed(error.code, error.message))
+
+    def _fail(self, code: str, message: str) -> None:
+        """One error, and the open response fails with it."""
+        state = self._state
+        state.fail(code, message)
+        response = state.response
+        if response is None:
+            return
+        request_id = state.requests.active_id
+        if request_id is not None and not state.auto_responds:
+            state.requests.finish(request_id)
+        state.turn_id = max(state.turn_id, response.turn_id + 1)
+        self._responses.fail(response, Fault(code, message))
+
+    def stage_failed(self, item: StageFailed) -> None:
+        """A stage failed for this session: error, failed ending, and the end if it cannot go on."""
+        if not self._state.open:
+            return
+        self._fail(item.code, item.message)
+        if item.scope == "session":
+            self._end_session("runtime_failed")
+
+    def append_failed(self, answers: bool, fault: Fault) -> None:
+        """A unit did not reach the model: what it was to be answered with fails too."""
+        state = self._state
+        response = state.response
+        if answers and response is not None and response.bound:
+            state.fail(fault.code, fault.message)
+            self._responses.fail(response, fault)
+        elif not answers:
+            state.fail(fault.code, fault.message)
+            state.turn_input.failed = True

@@ -1,0 +1,82 @@
+"""One response while it is open: what was opened of it and what it has said so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.protocol.duplex import AudioTextMark
+
+if TYPE_CHECKING:
+    from duplex_sdk.audio import OutputEncoder
+    from duplex_sdk.plugin import DuplexSessionConfig
+
+__all__ = ["Response"]
+
+
+@dataclass(slots=True)
+class Response:
+    """The open response of a session.
+
+    Text is kept as pieces and counted, never joined before the end: the cost of a delta must not
+    grow with the length of the answer.
+
+    Attributes:
+        id: ``resp_`` and 32 hex characters.
+        epoch: the epoch it began in.
+        turn_id: the model turn it answers.
+        commit_seq: how many user inputs had been committed when it began.
+        config: the session's config with this response's own options applied.
+        metadata: the client's own pairs, None when it gave none.
+        in_conversation: False for an out-of-band response, which history never sees.
+        bound: an append carries what it answers; while that append is under way nothing ends it.
+        audio_ms: length of the audio generated so far, from samples.
+    """
+
+    id: str
+    epoch: int
+    turn_id: int
+    commit_seq: int
+    config: DuplexSessionConfig
+    metadata: dict[str, str] | None = None
+    in_conversation: bool = True
+    bound: bool = False
+    encoder: OutputEncoder | None = None
+    text_pieces: list[str] = field(default_factory=list)
+    text_chars: int = 0
+    audio_ms: float = 0.0
+    marks: list[AudioTextMark] = field(default_factory=list)
+    item_open: bool = False
+    audio_part_open: bool = False
+    text_part_open: bool = False
+    spoke: bool = False
+    requires_complete_audio: bool = False
+    audio_complete: bool = False
+    stage_metrics: dict[str, Any] = field(default_factory=dict)
+    finish_reason: str = ""
+
+    @property
+    def item_id(self) -> str:
+        """The assistant message item of a response always has this id."""
+        return f"item_{self.id}"
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this response has audio; else it is written."""
+        return "audio" in self.config.modalities
+
+    @property
+    def text(self) -> str:
+        """All text so far."""
+        if len(self.text_pieces) > 1:
+            self.text_pieces = ["".join(self.text_pieces)]
+        return self.text_pieces[0] if self.text_pieces else ""
+
+    def add_text(self, piece: str) -> None:
+        """Take in a new piece of text."""
+        self.text_pieces.append(piece)
+        self.text_chars += len(piece)
+
+    def add_marks(self, new_marks: list[AudioTextMark]) -> None:
+        """Take in alignment of text with audio; positions are cumulative."""
+        self.marks.extend(new_marks)

@@ -1,0 +1,307 @@
+"""A response from its opening to its end: ledgers, history and the events that tell of it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from duplex_sdk.audio import OutputEncoder
+from duplex_sdk.protocol.duplex import (
+    AudioTextMark,
+    Item,
+    Listen,
+    ResponseStatus,
+    StatusDetails,
+    error_type,
+)
+
+from .response import Response
+from .response_events import ResponseEvents
+from .spoken_text import SpokenText
+from .state import TurnState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from duplex_sdk.audio import PcmChunk
+    from duplex_sdk.plugin import ModelResult, ResponseCreateOptions
+
+    from .inputs import Fault
+    from .state import SessionState
+
+__all__ = ["ResponseFlow", "spoken_text"]
+
+Decision = Literal["speak", "listen"]
+
+
+def spoken_text(response: Response) -> SpokenText:
+    """What a response has said so far, with its alignment."""
+    return SpokenText(
+        text=response.text,
+        marks=tuple(response.marks),
+        audio_ms=response.audio_ms,
+        written=not response.speaks,
+    )
+
+
+class ResponseFlow:
+    """Opens, feeds and ends the response of a session. At most one is open.
+
+    Args:
+        state: the session.
+        ended: told after the events of each response that was not cancelled; False: it failed.
+    """
+
+    def __init__(self, state: SessionState, *, ended: Callable[[bool], None]) -> None:
+        self._state = state
+        self._events = ResponseEvents(state)
+        self._ended = ended
+
+    # opening
+
+    def open(
+        self, options: ResponseCreateOptions | None = None, *, bound: bool = False
+    ) -> Response:
+        """Begin a response and say so. ``bound``: an append brings what it answers."""
+        state = self._state
+        assert state.response is None, "a session has at most one response"
+        config = state.config if options is None else options.apply_to(state.config)
+        response = Response(
+            id=state.ids.response(),
+            epoch=state.epoch,
+            turn_id=state.turn_id,
+            commit_seq=state.commit_seq,
+            config=config,
+            metadata=options.metadata if options is not None else None,
+            bound=bound,
+        )
+        state.response = response
+        state.last_response_id = response.id
+        state.turn_state = TurnState.ASSISTANT_GENERATING
+        state.playback.open(response.id)
+        state.history.open_response(response.id)
+        state.history.mark_answered()
+        if options is not None:
+            state.publish_config()
+        self._events.created(response)
+        return response
+
+    def _encoder(self, response: Response) -> OutputEncoder:
+        if response.encoder is None:
+            capabilities = self._state.capabilities
+            response.encoder = OutputEncoder(
+                response.config.response_format,
+                capabilities.output_sample_rate_hz,
+                response.config.output_rate(capabilities),
+            )
+        return response.encoder
+
+    # output
+
+    def say(self, response: Response, result: ModelResult) -> None:
+        """Audio, text or both of one model result."""
+        audio = result.audio if response.speaks else None
+        text = result.text or ""
+        if audio is None and not text:
+            return
+        self._events.open_part(response)
+        response.requires_complete_audio |= result.text_requires_complete_audio
+        response.audio_complete |= result.audio_complete
+        if audio is None:
+            self._write(response, text, result)
+        else:
+            self._speak(response, audio, text, result)
+
+    def _write(self, response: Response, text: str, result: ModelResult) -> None:
+        self._align(response, text, 0.0, result)
+        self._events.text(response, text)
+
+    def _speak(self, response: Response, audio: PcmChunk, text: str, result: ModelResult) -> None:
+        state = self._state
+        self._events.speak(response)
+        encoded = self._encoder(response).encode(audio)
+        duration_ms = audio.duration_ms
+        marks = self._align(response, text, duration_ms, result)
+        state.playback.add_generated(response.id, duration_ms)
+        if encoded:
+            self._send(response, encoded, duration_ms, marks, result)
+        if text or encoded:
+            self._events.text(response, text)
+
+    def _send(
+        self,
+        response: Response,
+        encoded: bytes,
+        duration_ms: float,
+        marks: list[AudioTextMark],
+        result: ModelResult,
+    ) -> None:
+        state = self._state
+        state.audio_started = True
+        state.playback.add_sent(response.id, duration_ms, state.now)
+        self._events.audio(
+            response,
+            encoded,
+            duration_ms,
+            marks=marks,
+            end_of_turn=result.end_of_turn,
+            extra=dict(result.metadata),
+        )
+
+    def _align(
+        self, response: Response, text: str, duration_ms: float, result: ModelResult
+    ) -> list[AudioTextMark]:
+        """Count the new text and audio; where they line up is offset by what was there before."""
+        chars, ms = response.text_chars, response.audio_ms
+        response.add_text(text)
+        response.audio_ms = ms + duration_ms
+        if result.marks is None:
+            marks = [AudioTextMark(response.text_chars, int(response.audio_ms))]
+        else:
+            marks = [AudioTextMark(chars + c, int(ms + at)) for c, at in result.marks]
+        if response.speaks:
+            response.add_marks(marks)
+        return marks
+
+    # ends
+
+    def complete(self, response: Response, *, listened: bool = False, reason: str = "") -> None:
+        """The model's turn is over; ``listened``: it chose to say nothing."""
+        decision: Decision = "listen" if listened and not response.item_open else "speak"
+        if decision == "listen":
+            self.listen(reason or "model_listen", response=response)
+        self._flush(response)
+        self._end(response, "completed", decision=decision)
+        self._ended(True)
+
+    def _flush(self, response: Response) -> None:
+        """What the resampler still holds belongs to the answer."""
+        tail = response.encoder.flush() if response.encoder is not None else b""
+        if tail:
+            self._events.audio(response, tail, 0.0, marks=[], end_of_turn=True, extra={})
+            self._events.text(response, "")
+
+    def cancelled(
+        self, response: Response, reason: str, *, item: Item | None, committed: bool
+    ) -> None:
+        """Tell of a response that was interrupted and settled; the new epoch has begun."""
+        self._events.close(
+            response,
+            "cancelled",
+            details=StatusDetails(type="cancelled", reason=reason),
+            committed=committed,
+            decision="speak",
+            item=item,
+        )
+
+    def fail(self, response: Response, fault: Fault) -> None:
+        """End a response that broke; no text of it stays in the conversation."""
+        self._end(response, "failed", details=failure(fault.code, fault.message))
+        self._ended(False)
+
+    def failed_alone(self, response: Response, details: StatusDetails, item: Item | None) -> None:
+        """The one event that ends a response whose closings found no room."""
+        self._events.done(
+            response, "failed", details=details, committed=False, decision="speak", item=item
+        )
+
+    def _end(
+        self,
+        response: Response,
+        status: ResponseStatus,
+        *,
+        details: StatusDetails | None = None,
+        decision: Decision = "speak",
+    ) -> None:
+        item, committed = self.settle(response, status)
+        self._events.close(
+            response, status, details=details, committed=committed, decision=decision, item=item
+        )
+
+    def settle(self, response: Response, status: ResponseStatus) -> tuple[Item | None, bool]:
+        """Close the ledgers of a response.
+
+        Returns:
+            Its item as the conversation now holds it, and whether history has text of it.
+        """
+        state = self._state
+        cursor = state.playback.cursor(response.id)
+        item: Item | None = None
+        committed = False
+        if response.item_open:
+            assert cursor is not None
+            cursor.text_requires_complete_audio = response.requires_complete_audio
+            cursor.audio_complete = response.audio_complete
+            kept = state.history.end_response(
+                response.id,
+                spoken_text(response),
+                cursor,
+                response.config.playback_commit_policy,
+                _ending(status),
+            )
+            committed = kept is not None and kept.committed
+            shown = response.text if kept is None else kept.text
+            if status == "completed" and response.config.playback_commit_policy == "ack_only":
+                shown = response.text
+            item = self._events.item(
+                response,
+                "completed" if status == "completed" else "incomplete",
+                transcript=shown,
+            )
+            if item.id in state.items:
+                state.items.replace(item)
+        else:
+            state.history.delete(response.item_id)
+        self._leave(response)
+        return item, committed
+
+    def _leave(self, response: Response) -> None:
+        state = self._state
+        state.response = None
+        state.turn_state = TurnState.IDLE
+        for forgotten in state.playback.finish(response.id):
+            state.history.forget_alignment(forgotten)
+        if response.config is not state.config:
+            state.publish_config()
+
+    # silence
+
+    def listen(
+        self,
+        reason: str,
+        *,
+        response: Response | None = None,
+        extra: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """``response.listen``: the model keeps listening."""
+        state = self._state
+        body: dict[str, Any] = {
+            "object": "realtime.response",
+            "status": "listening",
+            "metadata": {
+                "type": "response.listen",
+                "session_id": state.session_id,
+                "epoch": state.epoch,
+                "reason": reason,
+                **extra,
+            },
+        }
+        if response is not None:
+            body["id"] = response.id
+        state.emit(Listen, response=body, response_id=None if response is None else response.id)
+
+
+def failure(code: str, message: str) -> StatusDetails:
+    """Why a response failed."""
+    return StatusDetails(
+        type="failed",
+        reason=code,
+        error={"type": error_type(code), "code": code, "message": message},
+    )
+
+
+def _ending(
+    status: ResponseStatus,
+) -> Literal["completed", "incomplete", "cancelled", "failed"]:
+    assert status != "in_progress"
+    return status

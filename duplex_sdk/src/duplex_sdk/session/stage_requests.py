@@ -1,0 +1,73 @@
+"""The resumable stage requests of a session: which ids are bound to which epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["StageRequests"]
+
+
+@dataclass(slots=True)
+class _Request:
+    epoch: int
+    generation: int
+    submitted: bool = False
+
+
+class StageRequests:
+    """Ids registered with the stages, and whether work was submitted under them."""
+
+    def __init__(self) -> None:
+        self._requests: dict[str, _Request] = {}
+        self._terminal: set[str] = set()
+        self.active_id: str | None = None
+
+    def needs_registration(self, request_id: str, generation: int) -> bool:
+        """Whether the stages do not know the id yet, or not with this config."""
+        known = self._requests.get(request_id)
+        return known is None or known.generation != generation
+
+    def register(self, request_id: str, epoch: int, generation: int) -> None:
+        """The stages know the id with this config; idempotent."""
+        known = self._requests.get(request_id)
+        if known is None:
+            self._requests[request_id] = _Request(epoch, generation)
+        else:
+            known.generation = generation
+
+    def is_submitted(self, request_id: str) -> bool:
+        """Whether the stages accepted work under the id."""
+        known = self._requests.get(request_id)
+        return known is not None and known.submitted
+
+    def bind(self, request_id: str) -> None:
+        """Work was accepted: outputs of this id are welcome again."""
+        self._requests[request_id].submitted = True
+        self._terminal.discard(request_id)
+        self.active_id = request_id
+
+    def finish(self, request_id: str) -> None:
+        """The turn ended: drop what the id still says until new work is accepted."""
+        self._terminal.add(request_id)
+
+    def accepts_output(self, request_id: str) -> bool:
+        """Whether an output under the id may reach the client."""
+        return request_id in self._requests and request_id not in self._terminal
+
+    def end_epoch(self) -> tuple[str, ...]:
+        """Take out every id: the epoch they belong to is over.
+
+        Returns:
+            The ids under which work was submitted, for the stages to stop.
+        """
+        submitted = tuple(name for name, known in self._requests.items() if known.submitted)
+        self._requests.clear()
+        self._terminal.clear()
+        self.active_id = None
+        return submitted
+
+    def ids(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """All ids: those with submitted work, and those only registered."""
+        submitted = tuple(name for name, known in self._requests.items() if known.submitted)
+        reserved = tuple(name for name, known in self._requests.items() if not known.submitted)
+        return submitted, reserved

@@ -1,0 +1,305 @@
+"""What the flows of one session share: its identity, config, ledgers and the effects it asks for.
+
+Nothing in here decides anything. Each flow (decode, input, append, commit, response, cancel, items,
+update, close) is a module of its own and works on this one object.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from duplex_sdk.plugin import (
+    DuplexCapabilities,
+    DuplexFence,
+    DuplexModelPlugin,
+    DuplexModelSessionState,
+    DuplexSessionConfig,
+    DuplexSessionRuntimeConfig,
+    SessionView,
+)
+from duplex_sdk.protocol.duplex import DuplexEvent, RealtimeCommand, error_event
+
+from .append_sequence import AppendSequence
+from .conversation_items import ConversationItems
+from .effects import Effect, Emit, Report
+from .history import ConversationHistory
+from .ids import IdSource
+from .lease import DuplexLeaseConfig, DuplexLeaseState
+from .playback import PlaybackLedger
+from .reservations import ByteLedger, TurnLedger
+from .response import Response
+from .stage_requests import StageRequests
+from .tools import ToolLedger
+from .turn_input import TurnInput
+
+if TYPE_CHECKING:
+    from duplex_sdk.stage import PipelineConfig
+
+__all__ = ["Phase", "SessionState", "TurnState"]
+
+
+class Phase(Enum):
+    """Life of a session."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class TurnState(Enum):
+    """Who has the floor; shown to clients."""
+
+    IDLE = "idle"
+    USER_SPEAKING = "user_speaking"
+    USER_COMMITTED = "user_committed"
+    ASSISTANT_GENERATING = "assistant_generating"
+    ASSISTANT_PLAYING = "assistant_playing"
+    BARGE_IN = "barge_in"
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    config: Mapping[str, Any]
+    sampling: tuple[Mapping[str, Any], ...]
+
+
+class SessionState:
+    """The one mutable state of a session, owned by it and changed by its flows."""
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        config: DuplexSessionConfig,
+        capabilities: DuplexCapabilities,
+        plugin: DuplexModelPlugin,
+        pipeline: PipelineConfig,
+        limits: DuplexSessionRuntimeConfig,
+        runtime_config: Mapping[str, Any],
+        ids: IdSource,
+        wall_time: float,
+        now: float,
+    ) -> None:
+        self.session_id = session_id
+        self.config = config
+        self.capabilities = capabilities
+        self.plugin = plugin
+        self.pipeline = pipeline
+        self.limits = limits
+        self.runtime_config = runtime_config
+        self.config_generation = 0
+        self.ids = ids
+        self.opened_at = now
+        self.opened_wall_time = wall_time
+        self.now = now
+
+        self.phase = Phase.OPEN
+        self.turn_state = TurnState.IDLE
+        self.epoch = 0
+        self.turn_id = 0
+        self.sequence = AppendSequence(session_id)
+        self.requests = StageRequests()
+        self.lease = DuplexLeaseState(
+            DuplexLeaseConfig(
+                limits.idle_ttl_s, limits.disconnect_grace_s, capabilities.max_session_s
+            ),
+            now,
+        )
+
+        self.input_bytes = ByteLedger(limits.max_pending_input_bytes_per_session)
+        self.pending_turns = TurnLedger(limits.max_pending_turns_per_session)
+        self.model_state: DuplexModelSessionState = plugin.create_session_state()
+        self.turn_input = TurnInput()
+        self.response: Response | None = None
+        self.last_response_id: str | None = None
+        self.audio_started = False
+        self.context_locked = False
+        self.commit_seq = 0
+        self.playback = PlaybackLedger()
+        self.history = ConversationHistory()
+        self.items = ConversationItems()
+        self.tools = ToolLedger()
+
+        self.seed = ids.seed()
+        self.stages_opened = False
+        self.detector_works = True
+        self.muted = False
+        self.overflowed = False
+        self._sampling_defaults = tuple(stage.sampling for stage in pipeline.stages)
+        self._published: _Published | None = None
+
+        self.effects: list[Effect] = []
+        self.followups: deque[Callable[[], None]] = deque()
+        self._last_op = 0
+
+    @property
+    def fence(self) -> DuplexFence:
+        """What stage work submitted now is bound to."""
+        return DuplexFence(self.session_id, self.epoch, self.turn_id)
+
+    @property
+    def open(self) -> bool:
+        """Whether commands are still taken."""
+        return self.phase is Phase.OPEN
+
+    @property
+    def native(self) -> bool:
+        """The model decides by itself when to speak."""
+        return self.capabilities.supports_model_native_turn_policy
+
+    @property
+    def auto_responds(self) -> bool:
+        """Input goes to the model as it comes and is answered unasked; else: turn mode."""
+        return self.config.auto_response or not self.capabilities.supports_client_commit
+
+    @property
+    def early_input(self) -> bool:
+        """Turn mode in which the model hears units before the commit."""
+        return self.plugin.early_input and not self.auto_responds
+
+    @property
+    def has_detector(self) -> bool:
+        """Whether the server decides what is speech."""
+        return self.detector_works and self.config.turn_detection is not None
+
+    def next_op(self) -> int:
+        """A fresh name for an effect that takes time."""
+        self._last_op += 1
+        return self._last_op
+
+    def do(self, effect: Effect) -> None:
+        """Ask the shell for something."""
+        self.effects.append(effect)
+
+    def later(self, step: Callable[[], None]) -> None:
+        """Ask something of this session itself, behind what causes it."""
+        self.followups.append(step)
+
+    def emit(self, event_type: type[DuplexEvent], **fields: Any) -> None:
+        """Tell the client; the event is stamped with id, session and epoch."""
+        self.effects.append(
+            Emit(
+                event_type(
+                    event_id=self.ids.event(),
+                    session_id=self.session_id,
+                    epoch=self.epoch,
+                    **fields,
+                )
+            )
+        )
+
+    def fail(
+        self,
+        code: str,
+        message: str,
+        *,
+        command: RealtimeCommand | None = None,
+        param: str | None = None,
+        **extra: Any,
+    ) -> None:
+        """Emit one ``error``; with ``command`` it refuses that command."""
+        self.effects.append(
+            Emit(
+                error_event(
+                    code,
+                    message,
+                    event_id=command.event_id if command is not None else None,
+                    param=param,
+                    command=type(command).type if command is not None else None,
+                    session_id=self.session_id,
+                    epoch=self.epoch,
+                    new_id=self.ids.event(),
+                    **extra,
+                )
+            )
+        )
+
+    # what the plugin and the stages see
+
+    @property
+    def effective_config(self) -> DuplexSessionConfig:
+        """The session's config, or that of the open response with its own options."""
+        return self.config if self.response is None else self.response.config
+
+    def publish_config(self) -> None:
+        """Config, runtime config or response options changed: the stages are told with the next
+        unit.
+        """  # noqa: D205
+        self.config_generation += 1
+        self._published = None
+
+    @property
+    def published(self) -> _Published:
+        """What the stages are told, made once per generation."""
+        if self._published is None:
+            self._published = _Published(
+                config=MappingProxyType(self.effective_config.for_stages(self.session_id)),
+                sampling=tuple(
+                    self.plugin.configure_sampling_params(
+                        runtime_config=self.runtime_config, defaults=self._sampling_defaults
+                    )
+                ),
+            )
+        return self._published
+
+    def view(self, *, without: frozenset[str] = frozenset()) -> SessionView:
+        """The session as its plugin sees it, ``without`` the items of the turn under way."""
+        return SessionView(
+            session_id=self.session_id,
+            config=self.published.config,
+            runtime=self.runtime_config,
+            conversation=(
+                self.history.messages_without(without) if without else self.history.messages()
+            ),
+        )
+
+    def playback_snapshot(self, response_id: str) -> dict[str, int]:
+        """How much of a response was made, sent and heard, in whole ms."""
+        cursor = self.playback.cursor(response_id)
+        return (self.playback.current if cursor is None else cursor).snapshot()
+
+    def show_text(self, item_id: str, text: str) -> None:
+        """An item of the assistant now says so much; nothing when the item is gone."""
+        item = self.items.get(item_id)
+        if item is None or not item.content:
+            return
+        part = item.content[0]
+        if part.type == "output_audio":
+            part = msgspec.structs.replace(part, transcript=text)
+        else:
+            part = msgspec.structs.replace(part, text=text)
+        self.items.replace(msgspec.structs.replace(item, content=(part, *item.content[1:])))
+
+    @contextmanager
+    def contained(self, hook: str) -> Iterator[None]:
+        """Call a hook of the plugin: what it raises is reported and goes no further."""
+        try:
+            yield
+        except Exception as error:
+            self.do(Report("warning", f"plugin hook {hook} failed: {error!r}"))
+
+    def public_session(self) -> dict[str, Any]:
+        """The session object as clients see it, a fresh dict."""
+        longest = self.capabilities.max_session_s
+        response = self.response
+        return self.config.public(
+            session_id=self.session_id,
+            state=self.phase.value,
+            turn_state=self.turn_state.value,
+            epoch=self.epoch,
+            turn_id=self.turn_id,
+            active_request_id=self.requests.active_id,
+            active_response_id=response.id if response is not None else None,
+            active_response_turn_id=response.turn_id if response is not None else None,
+            playback=self.playback.current.snapshot(),
+            capabilities=self.capabilities,
+            expires_at=None if longest is None else int(self.opened_wall_time + longest),
+        )

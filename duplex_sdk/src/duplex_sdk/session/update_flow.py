@@ -1,0 +1,139 @@
+"""``session.update``: all of it or nothing."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from duplex_sdk.plugin import DuplexConfigError, DuplexRuntimeConfigError, DuplexSessionConfig
+from duplex_sdk.protocol.duplex import RealtimeProtocolError, SessionUpdated, UpdateSession
+
+from .effects import ConfigureInput
+from .waiting_line import HeldStep
+
+if TYPE_CHECKING:
+    from .input_buffer import InputBuffer
+    from .inputs import InputConfigured
+    from .intake import Intake
+    from .state import SessionState
+    from .waiting_line import WaitingLine
+
+__all__ = ["UpdateFlow"]
+
+
+class UpdateFlow:
+    """Changes the config of one session.
+
+    Args:
+        state: the session.
+        buffer: whose pre-roll follows the detector's figures.
+        line: where an update waits for the audio before it.
+        intake: what a change of format resets.
+    """
+
+    def __init__(
+        self, state: SessionState, buffer: InputBuffer, line: WaitingLine, intake: Intake
+    ) -> None:
+        self._state = state
+        self._buffer = buffer
+        self._line = line
+        self._intake = intake
+        self._configuring: int | None = None
+
+    def receive(self, command: UpdateSession, *, lenient: bool) -> None:
+        """A client updates: the update takes its turn behind the audio before it."""
+        self._line.push(HeldStep(run=lambda: self._carry_out(command, lenient), settled=True))
+
+    def _carry_out(self, command: UpdateSession, lenient: bool) -> None:
+        state = self._state
+        if state.turn_input.failed:
+            state.fail(
+                "session_update_aborted",
+                "an earlier append failed; clear the input buffer and update again",
+                command=command,
+            )
+            return
+        try:
+            candidate = self._candidate(command, lenient)
+            runtime = self._runtime(candidate)
+        except RealtimeProtocolError as error:
+            state.fail(error.code, error.message, command=command, param=error.param)
+            return
+        except DuplexRuntimeConfigError as error:
+            state.fail(error.code, str(error), command=command, param="session.extra_body")
+            return
+        self._publish(candidate, runtime)
+        state.emit(SessionUpdated, session=state.public_session())
+
+    def _candidate(self, command: UpdateSession, lenient: bool) -> DuplexSessionConfig:
+        state = self._state
+        candidate = state.config.updated(
+            command.session,
+            audio_started=state.audio_started,
+            context_locked=state.context_locked,
+            capabilities=state.capabilities,
+            lenient=lenient,
+        )
+        private = sorted(set(candidate.extra_body) & state.plugin.private_runtime_config_keys)
+        if private:
+            raise DuplexConfigError(
+                "invalid_duplex_runtime_config",
+                f"the key {private[0]!r} is the model's own",
+                param=f"session.extra_body.{private[0]}",
+            )
+        if "extra_body" in command.session:
+            state.plugin.validate_client_extra_body(MappingProxyType(dict(candidate.extra_body)))
+        return candidate
+
+    def _runtime(self, candidate: DuplexSessionConfig) -> object:
+        """What the plugin makes of the new config; it may refuse, nothing else of it matters."""
+        state = self._state
+        try:
+            runtime = state.plugin.runtime_config_for_update(
+                MappingProxyType(candidate.for_stages(state.session_id)),
+                state.runtime_config,
+                started=state.stages_opened,
+            )
+            state.plugin.configure_sampling_params(
+                runtime_config=runtime,
+                defaults=tuple(stage.sampling for stage in state.pipeline.stages),
+            )
+        except DuplexRuntimeConfigError:
+            raise
+        except Exception as error:
+            raise DuplexConfigError(
+                "runtime_signal_failed", f"the model could not take the update: {error!r}"
+            ) from error
+        return runtime
+
+    def _publish(self, candidate: DuplexSessionConfig, runtime: object) -> None:
+        state = self._state
+        previous = state.config
+        state.config = candidate
+        state.runtime_config = runtime  # type: ignore[assignment]
+        state.publish_config()
+        if _input_of(candidate) != _input_of(previous):
+            self._line.reset_stream()
+        if candidate.turn_detection != previous.turn_detection:
+            self.configure_input()
+
+    def configure_input(self) -> None:
+        """Have the shell exchange the detector, and keep as much pre-roll as it needs."""
+        state = self._state
+        detection = state.config.turn_detection
+        state.detector_works = True
+        length = 0.0
+        if detection is not None:
+            length = detection.prefix_padding_ms + detection.min_speech_duration_ms
+        self._buffer.set_preroll(int(length))
+        self._configuring = state.next_op()
+        state.do(ConfigureInput(self._configuring, detection))
+
+    def configured(self, item: InputConfigured) -> None:
+        """The detector is there, or it is not and the session goes on without."""
+        if item.op == self._configuring and item.fault is not None:
+            self._intake.detector_lost(item.fault.message)
+
+
+def _input_of(config: DuplexSessionConfig) -> tuple[str, int | None]:
+    return config.input_format, config.input_sample_rate_hz

@@ -1,0 +1,234 @@
+"""Commands that wait for the audio before them, in the order they came.
+
+One append is decoded at a time. A commit, an update and whatever came behind them wait until the
+units of the appends before them have settled; a cancel, an acknowledgement, a heartbeat and a close
+never stand in this line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from duplex_sdk.protocol.duplex import G711_FORMATS, G711_RATE
+
+from .effects import DecodeAudio
+
+if TYPE_CHECKING:
+    from duplex_sdk.protocol.duplex import AppendAudio
+
+    from .append_queue import AppendQueue
+    from .inputs import AudioDecoded
+    from .reservations import Reservation
+    from .state import SessionState
+
+__all__ = ["HeldStep", "PendingAppend", "WaitingLine"]
+
+
+@dataclass(slots=True, eq=False)
+class PendingAppend:
+    """Audio that was admitted and is not decoded yet, with the bytes it occupies."""
+
+    command: AppendAudio
+    held: Reservation
+    op: int = 0
+    dropped: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class HeldStep:
+    """Something to be done in its turn.
+
+    Attributes:
+        run: does it.
+        settled: it needs all units before it to have settled.
+        aborted: what to do instead when the input before it is dropped; None: it stays in line.
+        answers: it asks for an answer, by itself or by what it seals.
+        turn: the pending turn it occupies.
+    """
+
+    run: Callable[[], None]
+    settled: bool = False
+    aborted: Callable[[], None] | None = None
+    answers: bool = False
+    turn: Reservation | None = None
+
+
+class WaitingLine:
+    """The line of one session.
+
+    Args:
+        state: the session.
+        appends: units that must settle before some steps.
+        heard: takes each decoded append.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        appends: AppendQueue,
+        *,
+        heard: Callable[[AppendAudio, AudioDecoded], None],
+    ) -> None:
+        self._state = state
+        self._appends = appends
+        self._heard = heard
+        self._line: deque[PendingAppend | HeldStep] = deque()
+        self._decoding: PendingAppend | None = None
+        self._reset_stream = False
+        self._reset_detector = False
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def holds_steps(self) -> bool:
+        """Whether a command waits, so that later ones must not overtake it."""
+        return any(isinstance(each, HeldStep) for each in self._line)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._line
+
+    @property
+    def moving_bytes(self) -> int:
+        """Bytes that wait to be decoded."""
+        return sum(each.held.amount for each in self._line if isinstance(each, PendingAppend))
+
+    # joining
+
+    def push_append(self, command: AppendAudio, held: Reservation) -> None:
+        """Audio joins the line."""
+        self._line.append(PendingAppend(command, held))
+
+    def push(self, step: HeldStep) -> None:
+        """A command joins the line."""
+        self._line.append(step)
+
+    def push_first(self, step: HeldStep) -> None:
+        """What the session asks of itself goes right behind what caused it."""
+        self._line.appendleft(step)
+
+    # going on
+
+    def advance(self) -> None:
+        """Do all that can be done now."""
+        while self._line and self._decoding is None and self._state.open:
+            head = self._line[0]
+            if isinstance(head, PendingAppend):
+                self._line.popleft()
+                self._decode(head)
+                return
+            if head.settled and not self._appends.idle:
+                return
+            self._line.popleft()
+            if head.turn is not None:
+                head.turn.release()
+            head.run()
+
+    def _decode(self, append: PendingAppend) -> None:
+        state = self._state
+        command = append.command
+        append.op = state.next_op()
+        self._decoding = append
+        audio_format = command.format or state.config.input_format
+        state.do(
+            DecodeAudio(
+                append.op,
+                command.audio,
+                audio_format,
+                command.sample_rate_hz or self._default_rate(audio_format),
+                reset_stream=self._reset_stream,
+                reset_detector=self._reset_detector,
+                listen=state.has_detector,
+            )
+        )
+        self._reset_stream = self._reset_detector = False
+
+    def _default_rate(self, audio_format: str) -> int:
+        config = self._state.config
+        if config.input_sample_rate_hz is not None:
+            return config.input_sample_rate_hz
+        native = self._state.capabilities.input_sample_rate_hz
+        return G711_RATE if audio_format in G711_FORMATS else native
+
+    def decoded(self, item: AudioDecoded) -> None:
+        """An append came back: its admission ends, and it is heard unless it was dropped."""
+        append = self._decoding
+        if append is None or append.op != item.op:
+            return
+        self._decoding = None
+        append.held.release()
+        if not append.dropped and self._state.open:
+            self._heard(append.command, item)
+
+    # resets
+
+    def reset_stream(self) -> None:
+        """Before the next append, forget the odd byte and the resampler's state."""
+        self._reset_stream = True
+
+    def reset_detector(self) -> None:
+        """Before the next append, forget the detector's stream."""
+        self._reset_detector = True
+
+    # dropping
+
+    def drop_open_input(self) -> bool:
+        """Drop audio behind the last step: no step will seal it.
+
+        Returns:
+            Whether the audio heard already is open too, because no step waits at all.
+        """
+        kept: deque[PendingAppend | HeldStep] = deque()
+        while self._line and isinstance(self._line[-1], PendingAppend):
+            last = self._line.pop()
+            assert isinstance(last, PendingAppend)
+            last.held.release()
+        kept.extend(self._line)
+        if kept:
+            return False
+        self._drop_decoding()
+        return True
+
+    def drop_all_input(self) -> None:
+        """Drop all audio; steps that would seal it are aborted, others stay."""
+        line, self._line = self._line, deque()
+        self._drop_decoding()
+        for each in line:
+            if isinstance(each, PendingAppend):
+                each.held.release()
+            elif each.aborted is None:
+                self._line.append(each)
+            else:
+                if each.turn is not None:
+                    each.turn.release()
+                each.aborted()
+
+    def _drop_decoding(self) -> None:
+        if self._decoding is not None:
+            self._decoding.dropped = True
+
+    def discard(self) -> None:
+        """The session ends: nothing that waits is done."""
+        self._drop_decoding()
+        for each in self._line:
+            if isinstance(each, PendingAppend):
+                each.held.release()
+            elif each.turn is not None:
+                each.turn.release()
+        self._line.clear()
+
+    def take_answers(self) -> bool:
+        """Take their answer away from the steps that wait for one.
+
+        Returns:
+            Whether there was any.
+        """
+        answering = [each for each in self._line if isinstance(each, HeldStep) and each.answers]
+        for step in answering:
+            step.answers = False
+        return bool(answering)
