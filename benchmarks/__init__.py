@@ -1,0 +1,1 @@
+"""What is measured, and with what: `python -m benchmarks`, or `make bench`."""
