@@ -268,7 +268,8 @@ class ItemFlow:
         live = self._live(response_id)
         policy = state.config.playback_commit_policy
         if command.truncate:
-            cursor.truncate_committed(command.committed_ms or command.played_ms)
+            heard = command.played_ms if command.committed_ms is None else command.committed_ms
+            cursor.truncate_committed(heard)
             kept = state.history.truncate(item_id, cursor.committed_ms, live=live)
             self._show(item_id, kept)
         else:

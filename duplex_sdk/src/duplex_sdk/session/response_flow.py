@@ -177,8 +177,12 @@ class ResponseFlow:
     def _flush(self, response: Response) -> None:
         """What the resampler still holds belongs to the answer."""
         tail = response.encoder.flush() if response.encoder is not None else b""
-        if tail:
-            self._events.audio(response, tail, 0.0, marks=[], end_of_turn=True, extra={})
+        cursor = self._state.playback.cursor(response.id)
+        if tail and cursor is not None:
+            # A first piece so short that the resampler kept all of it was not counted as sent.
+            kept_ms = max(0.0, cursor.generated_ms - cursor.sent_ms)
+            self._state.playback.add_sent(response.id, kept_ms, self._state.now)
+            self._events.audio(response, tail, kept_ms, marks=[], end_of_turn=True, extra={})
             self._events.text(response, "")
 
     def cancelled(
