@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         DuplexModelPlugin,
         DuplexSessionConfig,
         DuplexSessionRuntimeConfig,
+        OutputContext,
     )
     from duplex_sdk.stage import PipelineConfig
 
@@ -276,6 +277,10 @@ class DuplexEngineSession:
     def lease_generation(self) -> int:
         """0 at first; one more with each resume and with the end."""
         return self._state.lease.generation
+
+    def output_context(self, stage_id: int) -> OutputContext:
+        """Where an output of this stage stands now, for the plugin's say before the mailbox."""
+        return self._outputs.context(stage_id)
 
     @property
     def epoch(self) -> int:

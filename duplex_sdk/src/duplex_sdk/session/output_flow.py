@@ -111,12 +111,17 @@ class OutputFlow:
         return result
 
     def _context(self, item: StageOutputReceived) -> OutputContext:
+        return self.context(item.stage_id)
+
+    def context(self, stage_id: int) -> OutputContext:
+        """Where an output of this stage stands now."""
         state = self._state
         response = state.response
+        stages = state.pipeline.stages
         return OutputContext(
-            stage=state.pipeline.stages[item.stage_id],
-            stage_id=item.stage_id,
-            is_last=item.is_last,
+            stage=stages[stage_id],
+            stage_id=stage_id,
+            is_last=stage_id == len(stages) - 1,
             fence=state.fence,
             session=state.view(),
             response_id=None if response is None else response.id,

@@ -261,6 +261,8 @@ class SessionTable:
         entry = self._entries.get(item.session_id)
         if entry is None or entry.active is None or entry.active.control_id != item.control_id:
             return
+        if entry.state is SlotState.ADMITTING:
+            return
         control = entry.active
         entry.active = None
         if item.fault is None and entry.state in ALIVE:

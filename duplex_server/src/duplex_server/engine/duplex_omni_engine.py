@@ -168,6 +168,11 @@ class DuplexOmniEngine(AsyncOmniEngine):
                 room_made=self._room_made,
             )
 
+        def close_helpers() -> None:
+            timers.close()
+            offload.close()
+            wakes.flush()
+
         self._orchestrator = DuplexOrchestrator(
             self.pipeline,
             pools,
@@ -175,7 +180,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
             max_waiting_bytes=self.options.max_waiting_bytes,
             plugin=self.plugin,
             make_manager=make_manager,
-            close_helpers=lambda: (timers.close(), offload.close(), wakes.flush()),
+            close_helpers=close_helpers,
             shutdown_s=self.limits.close_timeout_s + 1.0,
         )
         return self._orchestrator

@@ -235,8 +235,11 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
         if not request.session_owned:
             return super()._handle_forward_failure(request, next_stage, error)
         logger.error("no input for stage %d could be made", next_stage, exc_info=error)
-        scope = "session" if request.resumable else "response"
-        failure = StageFailed("runtime_failed", f"stage {next_stage} got no input: {error}", scope)
+        failure = StageFailed(
+            "runtime_failed",
+            f"stage {next_stage} got no input: {error}",
+            "session" if request.resumable else "response",
+        )
         self.manager.stage_failed(request.stream_id, failure)
         return True
 

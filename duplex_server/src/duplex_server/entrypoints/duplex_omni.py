@@ -155,6 +155,10 @@ class DuplexOmni(AsyncOmni):
         """A snapshot for people and monitors; cheap, and safe on a dead engine."""
         return health_of(self.engine)
 
+    def new_event_id(self) -> str:
+        """A fresh id for an event that no session makes."""
+        return self._ids.event()
+
     # Sessions
 
     @property

@@ -26,14 +26,16 @@ class _Rest(Generic[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         pending = self._pending
         while True:
+            failure: BaseException | None = None
             try:
                 sent = yield pending
             except BaseException as error:
-                step = self._coroutine.throw, error
-            else:
-                step = self._coroutine.send, sent
+                failure = error
             try:
-                pending = step[0](step[1])
+                if failure is None:
+                    pending = self._coroutine.send(sent)
+                else:
+                    pending = self._coroutine.throw(failure)
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
 

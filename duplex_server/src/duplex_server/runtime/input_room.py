@@ -11,6 +11,7 @@ import asyncio
 import threading
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from .loop_calls import call_on
 
@@ -121,4 +122,9 @@ class InputRoom:
         with self._lock:
             waiters, self._waiters = self._waiters, []
         for loop, waiter in waiters:
-            call_on(loop, lambda waiter=waiter: waiter.done() or waiter.set_result(None))
+            call_on(loop, partial(_finish, waiter))
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits, OutputQueue
@@ -196,7 +197,7 @@ class DuplexOutputBuffer(DeliveryPort):
         if callback is not None:
             callback()
         for end in ends:
-            call_on(end.get_loop(), lambda end=end: _finish(end))
+            call_on(end.get_loop(), partial(_finish, end))
 
 
 def _finish(future: asyncio.Future[None] | None) -> None:

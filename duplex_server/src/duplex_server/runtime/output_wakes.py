@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .loop_calls import call_on
@@ -48,7 +49,7 @@ class OutputWakes:
             if loop is not None:
                 by_loop.setdefault(loop, []).append(buffer)
         for loop, buffers in by_loop.items():
-            call_on(loop, lambda buffers=buffers: _wake(buffers))
+            call_on(loop, partial(_wake, buffers))
 
 
 def _wake(buffers: list[DuplexOutputBuffer]) -> None:

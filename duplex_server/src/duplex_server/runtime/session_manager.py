@@ -94,7 +94,7 @@ class DuplexSessionManager(RunnerOwner):
         self._answer_caller = answer
         self._room_made = room_made
         self._table = SessionTable(
-            max_sessions=limits.max_sessions, retry_s=limits.reaper_interval_s
+            max_sessions=limits.max_sessions or 1, retry_s=limits.reaper_interval_s
         )
         self._opens: dict[str, OpenSessionMessage] = {}
         self._preparing: dict[str, asyncio.Task[PreparedSession]] = {}

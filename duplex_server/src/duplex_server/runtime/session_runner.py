@@ -27,6 +27,7 @@ from duplex_sdk.session.effects import (
     PlanAppend,
     RegisterRequest,
     ReleaseStages,
+    Report,
     SubmitUnit,
     WakeAt,
 )
@@ -68,6 +69,8 @@ __all__ = ["DuplexSessionRunner"]
 logger = logging.getLogger(__name__)
 
 URGENT = frozenset({CloseRequested, LeaseDetached, LeaseResumed, LeaseTouched, StageFailed})
+
+LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 DECODE = OpKind("decoding", "runtime_input_failed", lambda op, f: AudioDecoded(op, fault=f))
 CONFIGURE = OpKind(
@@ -311,6 +314,9 @@ class DuplexSessionRunner:
         if self._owner is not None:
             self._owner.session_ended(self.session_id, effect.released, effect.request_ids)
 
+    def _log(self, effect: Report) -> None:
+        logger.log(LEVELS[effect.level], "session %s: %s", self.session_id, effect.message)
+
     def _timer_fired(self) -> None:
         self.feed(TimerFired())
 
@@ -359,4 +365,5 @@ PERFORMERS: dict[type[Any], Callable[[DuplexSessionRunner, Any], None]] = {
     AnswerControl: DuplexSessionRunner._answer,
     MarkClosing: DuplexSessionRunner._mark_closing,
     Ended: DuplexSessionRunner._mark_ended,
+    Report: DuplexSessionRunner._log,
 }
