@@ -11,6 +11,8 @@ __all__ = ["ForeignCodeError", "contained", "describe"]
 
 T = TypeVar("T")
 
+_LONGEST = 300
+
 
 class ForeignCodeError(Exception):
     """Foreign code raised; the cause is what it raised."""
@@ -33,6 +35,7 @@ def contained(call: Callable[[], T]) -> T:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    """An exception in one line, of bearable length."""
+    text = " ".join(str(error).split())
+    short = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+    return f"{type(error).__name__}: {short}" if short else type(error).__name__
