@@ -26,9 +26,9 @@ INPUT_RATE = 16_000
 OUTPUT_RATE = 24_000
 UNIT_MS = 80
 MAX_SESSIONS = 24
-# Keys of extra_body that are ours; "seed" is the engine's own.
 _ECHO_KEY = "echo_cancellation"
-_KNOWN_KEYS = frozenset({_ECHO_KEY, "seed"})
+# The others are the engine's own; it takes them whatever the model is.
+_KNOWN_KEYS = frozenset({_ECHO_KEY, "seed", "force_listen_count", "return_stage_metrics"})
 
 
 class LocalPlugin(DuplexModelPlugin):

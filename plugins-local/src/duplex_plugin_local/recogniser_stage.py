@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
+import numpy as np
 from duplex_sdk.stage import (
     LoadContext,
     StageInfo,
@@ -109,6 +110,7 @@ class RecogniserStage(StageModel[Hearing]):
         if self._loaded is None:
             context.progress(0.0, "checking the recogniser")
             self._loaded = Moonshine()
+            self._loaded.transcribe(np.zeros(Moonshine.rate, np.float32))
         context.progress(1.0, "recogniser ready")
         return StageInfo(memory_bytes=200 << 20)
 
