@@ -1,0 +1,310 @@
+"""One session on a bench: the real core and stage, a virtual clock, and no loop or thread.
+
+The smallest shell there can be. It carries out effects at once and in order, so a run is repeatable
+to the last id. Tests drive it step by step; faults are put in by replacing a performer.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy
+
+from duplex_sdk.audio import PcmChunk
+from duplex_sdk.plugin import (
+    AppendRequest,
+    DuplexAppendPlan,
+    DuplexModelPlugin,
+    DuplexSessionConfig,
+    DuplexSessionRuntimeConfig,
+    DuplexStageSubmission,
+)
+from duplex_sdk.protocol.duplex import AppendAudio, DuplexEvent, RealtimeCommand
+from duplex_sdk.session import DuplexEngineSession, OutputQueue, effects, inputs
+from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits
+from duplex_sdk.stage import LoadContext, StageSession, UnitRequest
+from duplex_sdk.stage.host import StageHost
+from duplex_sdk.stage.model_class import load_model_class
+
+from .energy_ear import EnergyEar
+from .seeded_ids import SeededIds
+
+__all__ = ["SessionLab", "tone"]
+
+
+def tone(ms: float, rate: int = 16_000, hz: float = 220.0, level: float = 0.3) -> bytes:
+    """PCM16 bytes of a steady tone; level 0 is silence."""
+    count = int(rate * ms / 1000)
+    wave = level * numpy.sin(2 * numpy.pi * hz * numpy.arange(count) / rate)
+    return (wave * 32767).astype("<i2").tobytes()
+
+
+class SessionLab:
+    """A session with a one-stage plugin, in virtual time.
+
+    Attributes:
+        now: the virtual clock, seconds.
+        events: all that its client has read, in order.
+        log: lines the session reported.
+        faults: performers that replace the usual ones, by effect type; they return the outcome,
+            or None for an effect that hangs.
+        reading: whether the client reads; while False events wait in the output queue.
+    """
+
+    def __init__(
+        self,
+        plugin: DuplexModelPlugin,
+        session: Mapping[str, Any] | None = None,
+        *,
+        limits: DuplexSessionRuntimeConfig | None = None,
+        profile_defaults: Mapping[str, Any] | None = None,
+        lenient: bool = False,
+        runtime_config: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        by_update: bool = False,
+    ) -> None:
+        self.now = 0.0
+        self.plugin = plugin
+        self.limits = limits or DuplexSessionRuntimeConfig()
+        self.capabilities = plugin.capabilities(max_sessions=1)
+        self.pipeline = plugin.pipeline()
+        ids = SeededIds(seed)
+        config = DuplexSessionConfig.from_realtime(
+            session or {},
+            capabilities=self.capabilities,
+            profile_defaults=profile_defaults or {},
+            lenient=lenient,
+        )
+        self.session = DuplexEngineSession(
+            ids.session(),
+            config=config,
+            capabilities=self.capabilities,
+            plugin=plugin,
+            pipeline=self.pipeline,
+            limits=self.limits,
+            runtime_config=runtime_config or {},
+            ids=ids,
+            wall_time=0.0,
+            now=0.0,
+        )
+        self.events: list[DuplexEvent] = []
+        self.log: list[str] = []
+        self.answers: list[effects.AnswerControl] = []
+        self.ended: list[effects.Ended] = []
+        self.submitted: list[DuplexStageSubmission] = []
+        self.aborted: list[effects.AbortRequests] = []
+        self.faults: dict[type[Any], Callable[[Any], Any]] = {}
+        self.reading = True
+        self.queue = OutputQueue(
+            OutputLimits(
+                max_bytes=self.limits.max_pending_output_bytes_per_session,
+                max_events=self.limits.max_pending_output_events_per_session,
+            )
+        )
+        self._ear = EnergyEar(self.capabilities.input_sample_rate_hz)
+        self._mailbox: deque[inputs.Input] = deque()
+        self._timers: list[tuple[float, int]] = []
+        self._order = itertools.count()
+        self._host = self._make_host()
+        self._opened = False
+        self._seq = 0
+        self._performers = self._performer_table()
+        self.feed(inputs.Started(by_update))
+
+    def _make_host(self) -> StageHost:
+        stage = self.pipeline.stages[0]
+        assert stage.model is not None, "the lab runs StageModels"
+        host = StageHost(
+            load_model_class(stage.model)(),
+            clock=lambda: self.now,
+            output_rate=self.capabilities.output_sample_rate_hz,
+            max_batch=stage.max_batch,
+        )
+        host.load(LoadContext(options=stage.options))
+        return host
+
+    # what a client does
+
+    def send(self, *commands: RealtimeCommand, lenient: bool = False) -> None:
+        """Commands arrive, in order, at one moment."""
+        for command in commands:
+            self.feed(inputs.CommandReceived(command, lenient))
+
+    def append(self, data: bytes, *, piece_ms: float = 20, **fields: Any) -> None:
+        """Audio arrives in real time, in pieces; the clock moves on with it."""
+        rate = self.capabilities.input_sample_rate_hz
+        size = int(rate * piece_ms / 1000) * 2
+        for start in range(0, len(data), size):
+            piece = data[start : start + size]
+            self.send(AppendAudio(audio=piece, **fields))
+            self.run(len(piece) / 2 * 1000 / rate)
+
+    def speak(self, ms: float, **fields: Any) -> None:
+        """The user makes a sound."""
+        self.append(tone(ms, self.capabilities.input_sample_rate_hz), **fields)
+
+    def pause(self, ms: float) -> None:
+        """The user's microphone sends silence."""
+        self.append(tone(ms, self.capabilities.input_sample_rate_hz, level=0.0))
+
+    def types(self, since: int = 0) -> list[str]:
+        """Wire types of what the client has read."""
+        return [event.to_realtime()["type"] for event in self.events[since:]]
+
+    def read_all(self) -> None:
+        """The client reads whatever waits."""
+        while (event := self.queue.get(self.now)) is not None:
+            self.events.append(event)
+
+    # time
+
+    def run(self, ms: float) -> None:
+        """Let time pass: ticks of the stage and timers happen at their moment."""
+        end = self.now + ms / 1000
+        while True:
+            due = [at for at in (self._host.next_due(), self._next_timer()) if at is not None]
+            moment = min(due, default=end)
+            if moment > end:
+                break
+            self.now = max(self.now, moment)
+            if not self._work():
+                if moment >= end:
+                    break
+        self.now = end
+
+    def _next_timer(self) -> float | None:
+        return self._timers[0][0] if self._timers else None
+
+    def _work(self) -> bool:
+        worked = False
+        while self._timers and self._timers[0][0] <= self.now:
+            heapq.heappop(self._timers)
+            self.feed(inputs.TimerFired())
+            worked = True
+        due = self._host.next_due()
+        if due is not None and due <= self.now:
+            self._deliver()
+            worked = True
+        return worked
+
+    def _deliver(self) -> None:
+        result = self._host.step()
+        for output in result.outputs:
+            self.feed(inputs.StageOutputReceived(output, 0))
+        for _, error in result.failed:
+            self.feed(inputs.StageFailed(error.code, error.message))
+        if result.idle:
+            self.feed(inputs.StagesIdle(self.session.epoch))
+
+    # the shell
+
+    def feed(self, item: inputs.Input) -> None:
+        """Hand an input to the core and carry out what it asks for."""
+        self._mailbox.append(item)
+        if len(self._mailbox) > 1:
+            return
+        while self._mailbox:
+            self._perform(self.session.handle(self._mailbox[0], self.now))
+            self._mailbox.popleft()
+        if self.reading:
+            self.read_all()
+
+    def _perform(self, asked: tuple[effects.Effect, ...]) -> None:
+        refused: list[DuplexEvent] = []
+        limit = ""
+        for effect in asked:
+            if isinstance(effect, effects.Emit):
+                if refused:
+                    refused.append(effect.event)
+                    continue
+                try:
+                    self.queue.put(effect.event, self.now)
+                except DuplexOutputOverflowError as error:
+                    refused.append(effect.event)
+                    limit = error.limit
+                continue
+            replaced = self.faults.get(type(effect))
+            outcome = (replaced or self._performers[type(effect)])(effect)
+            if outcome is not None:
+                self._mailbox.append(outcome)
+        if refused:
+            self._mailbox.insert(1, inputs.OutputRefused(tuple(refused), limit))
+
+    def _performer_table(self) -> dict[type[Any], Callable[[Any], Any]]:
+        return {
+            effects.DecodeAudio: self._ear.decode,
+            effects.ConfigureInput: self._ear.configure,
+            effects.PlanAppend: lambda effect: self._plan(effect.op, effect.request),
+            effects.RegisterRequest: lambda effect: None,
+            effects.SubmitUnit: lambda effect: self._submit(effect.op, effect.submission),
+            effects.AbortRequests: self._abort,
+            effects.ReleaseStages: self._release,
+            effects.DropQueuedAudio: self._drop,
+            effects.WakeAt: self._wake,
+            effects.AnswerControl: self.answers.append,
+            effects.MarkClosing: lambda effect: None,
+            effects.Ended: self.ended.append,
+            effects.Report: lambda effect: self.log.append(effect.message),
+        }
+
+    def _plan(self, op: int, request: AppendRequest) -> inputs.AppendPlanned:
+        try:
+            plan: DuplexAppendPlan | None = self.plugin.plan_append(request)
+        except Exception as error:
+            fault = inputs.Fault("runtime_append_failed", repr(error))
+            return inputs.AppendPlanned(op, fault=fault)
+        return inputs.AppendPlanned(op, plan)
+
+    def _submit(self, op: int, submission: DuplexStageSubmission) -> inputs.UnitSubmitted:
+        context = submission.context
+        session = StageSession(
+            context.session_id,
+            context.session_config,
+            context.runtime_config,
+            context.sampling_params[0] if context.sampling_params else {},
+            context.seed,
+        )
+        self.submitted.append(submission)
+        self._host.open(session)
+        self._seq += 1
+        self._host.units(
+            [
+                UnitRequest(
+                    context.session_id,
+                    context.request_id,
+                    context.fence.epoch,
+                    context.fence.turn_id,
+                    self._seq,
+                    submission.prompt,
+                )
+            ]
+        )
+        return inputs.UnitSubmitted(op)
+
+    def _abort(self, effect: effects.AbortRequests) -> inputs.RequestsAborted:
+        self.aborted.append(effect)
+        self._host.cancel(self.session.session_id, effect.epoch, effect.heard_ms)
+        return inputs.RequestsAborted(effect.op)
+
+    def _release(self, effect: effects.ReleaseStages) -> inputs.StagesReleased:
+        self._host.close(self.session.session_id)
+        return inputs.StagesReleased(effect.op)
+
+    def _drop(self, effect: effects.DropQueuedAudio) -> inputs.QueuedAudioDropped | None:
+        removed = self.queue.invalidate(effect.response_id, effect.through_epoch)
+        if not removed.duration_ms:
+            return None
+        return inputs.QueuedAudioDropped(effect.response_id, removed.duration_ms)
+
+    def _wake(self, effect: effects.WakeAt) -> None:
+        if effect.at is not None:
+            heapq.heappush(self._timers, (effect.at, next(self._order)))
+
+    def chunk(self, ms: float) -> PcmChunk:
+        """Silence at the model's input rate."""
+        rate = self.capabilities.input_sample_rate_hz
+        return PcmChunk.silence(int(rate * ms / 1000), rate)
