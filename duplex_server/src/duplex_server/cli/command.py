@@ -17,6 +17,8 @@ _PASS_THROUGH = {
     "help_option_names": [],
 }
 
+_WRONG_USAGE = 2
+
 
 def register_serve(app: typer.Typer) -> None:
     """Add the command to the ``duplex`` application."""
@@ -26,6 +28,15 @@ def register_serve(app: typer.Typer) -> None:
         arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     ) -> None:
         """Serve a plugin to realtime clients."""
+        from duplex_sdk.cli.messages import print_error
+
+        from duplex_server.settings import SettingsError
+
         from .serve import run_serve
 
-        raise typer.Exit(run_serve(arguments or []))
+        try:
+            code = run_serve(arguments or [])
+        except SettingsError as error:
+            print_error(error)
+            code = _WRONG_USAGE
+        raise typer.Exit(code)

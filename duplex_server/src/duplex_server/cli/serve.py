@@ -11,8 +11,6 @@ from typing import Annotated, Any
 import typer
 from duplex_sdk.errors import DuplexError
 from duplex_sdk.plugin import PluginOption
-from rich.console import Console
-from rich.table import Table
 
 from duplex_server.settings import (
     ResolvedSettings,
@@ -71,10 +69,20 @@ def _parameter(key: SettingKey) -> inspect.Parameter:
         key.flag,
         help=key.help,
         rich_help_panel=key.panel,
-        metavar="|".join(key.choices) or key.path[-1].rpartition("_")[2].upper(),
+        metavar="|".join(key.choices) or _placeholder(key.option),
     )
     kind = list[str] if key.repeated else str
     return _keyword(key.option, Annotated[kind | None, option])
+
+
+def _placeholder(option: str) -> str:
+    """What stands for the value in ``--help``: its unit where the name ends in one."""
+    last = option.rpartition("_")[2]
+    if "bytes" in option:
+        return "BYTES"
+    return {"s": "SECONDS", "ms": "MS", "session": "N", "sessions": "N", "frames": "N"}.get(
+        last, last.upper()
+    )
 
 
 def _own_parameters() -> list[inspect.Parameter]:
@@ -136,7 +144,8 @@ def _content(reference: str) -> str:
 
 
 def _print_settings(resolved: ResolvedSettings) -> None:
-    table = Table("setting", "value", "from", box=None, pad_edge=False)
-    for line in setting_lines(resolved):
-        table.add_row(line.path, line.value, line.origin)
-    Console(soft_wrap=True).print(table)
+    lines = tuple(setting_lines(resolved))
+    paths = max(len(line.path) for line in lines)
+    values = max(len(line.value) for line in lines)
+    for line in lines:
+        typer.echo(f"{line.path:<{paths}}  {line.value:<{values}}  {line.origin}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from .app import DuplexApp, ServingOptions
 from .attachments import AttachmentRegistry
 from .envelope import ConnectionEnvelope
-from .health import ReplicaHealth, ServerHealth, StageHealth
 from .metrics import ServingMetrics
 from .profiles import ConnectionProfile, DuplexProfile, OpenAIProfile
 from .realtime import ConnectionLimits, OmniDuplexSessionHandler
@@ -21,10 +20,7 @@ __all__ = [
     "OmniDuplexSessionHandler",
     "OpenAIProfile",
     "RealtimeSocket",
-    "ReplicaHealth",
-    "ServerHealth",
     "ServingMetrics",
     "ServingOptions",
     "SocketGone",
-    "StageHealth",
 ]

@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.session.ids import IdSource
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
@@ -19,11 +22,12 @@ from duplex_server.runtime.ids import SecretIds
 
 from .attachments import AttachmentRegistry
 from .auth import ApiKeys, selected_subprotocol
-from .engine_health import engine_health
+from .engine_metrics import register_engine
 from .envelope import ConnectionEnvelope
 from .gate import Gate
-from .health import ServerHealth
+from .health import health_document
 from .http import DEMO_FOLDER, HttpRoutes
+from .http_errors import error_response
 from .metrics import ServingMetrics
 from .origin import OriginRule
 from .realtime import ConnectionLimits, OmniDuplexSessionHandler
@@ -75,8 +79,10 @@ class DuplexApp:
     ) -> None:
         self._omni = omni
         self._options = options
+        self._origins = OriginRule(options.allowed_origins)
         self.registry = AttachmentRegistry()
-        self.metrics = ServingMetrics(self.health)
+        self.metrics = ServingMetrics()
+        register_engine(omni, self.metrics.registry)
         self._realtime = OmniDuplexSessionHandler(
             omni,
             self.registry,
@@ -95,9 +101,13 @@ class DuplexApp:
             metrics=self.metrics,
         )
 
-    def health(self) -> ServerHealth:
-        """A snapshot for ``/health`` and the gauges."""
-        return engine_health(self._omni, session_mode=self._options.session_mode)
+    def health(self) -> dict[str, Any]:
+        """The document of ``/health``."""
+        return health_document(
+            self._omni.health(),
+            plugin=self._omni.spec.name,
+            session_mode=self._options.session_mode,
+        )
 
     async def close_sessions(self, timeout_s: float) -> None:
         """Tell every session that the server goes away, and wait until they were told.
@@ -142,13 +152,23 @@ class DuplexApp:
                 WebSocketRoute("/{path:path}", self.no_such_socket),
                 Route("/{path:path}", http.not_available, methods=_ALL_METHODS),
             ],
+            exception_handlers={HTTPException: _refused, Exception: _failed},
             middleware=[
                 Middleware(
                     Gate,
                     keys=ApiKeys(self._options.api_keys),
-                    origins=OriginRule(self._options.allowed_origins),
+                    origins=self._origins,
                     open_paths=frozenset({"/", "/health"}),
                     open_prefix=_STATIC_PREFIX,
                 )
             ],
         )
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return error_response(error.status_code, "not_found", error.detail)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return error_response(500, "internal_error", "the server failed to answer")

@@ -108,7 +108,7 @@ class RealtimeConnection:
                 param=error.param,
                 command=error.command,
                 session_id=self._handle.session_id,
-                new_id=f"event_{self._ids.hex32()}",
+                new_id=self._ids.event(),
             )
         )
 

@@ -117,6 +117,6 @@ class SessionDelivery:
         if ending.error is not None:
             error = ending.error
             if not error.event_id:
-                error = msgspec.structs.replace(error, event_id=f"event_{self._ids.hex32()}")
+                error = msgspec.structs.replace(error, event_id=self._ids.event())
             await self.send_local(error)
         await self.close_attachment(ending.code, ending.reason)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from .health import ServerHealth
 from .http_errors import error_response
 from .metrics import ServingMetrics
 
@@ -24,7 +24,7 @@ class HttpRoutes:
     Args:
         models: names a client may ask for.
         session_mode: ``duplex`` or ``turn``.
-        health: takes a snapshot.
+        health: makes the document of ``/health``.
         metrics: of this server.
     """
 
@@ -33,7 +33,7 @@ class HttpRoutes:
         models: Sequence[str],
         *,
         session_mode: str,
-        health: Callable[[], ServerHealth],
+        health: Callable[[], dict[str, Any]],
         metrics: ServingMetrics,
     ) -> None:
         self._models = tuple(models)
@@ -57,8 +57,8 @@ class HttpRoutes:
 
     async def report_health(self, request: Request) -> Response:
         """``GET /health``: 503 when the server cannot serve."""
-        health = self._health()
-        return JSONResponse(health.as_dict(), status_code=health.http_status)
+        document = self._health()
+        return JSONResponse(document, status_code=503 if document["status"] == "failed" else 200)
 
     async def report_metrics(self, request: Request) -> Response:
         """``GET /metrics``."""

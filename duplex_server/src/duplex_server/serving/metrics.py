@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from duplex_sdk.protocol.duplex import (
     AppendAudio,
@@ -16,10 +16,6 @@ from duplex_sdk.protocol.duplex import (
     SpeechStopped,
 )
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
-from .health import ServerHealth
 
 __all__ = ["ServingMetrics", "SessionObserver"]
 
@@ -29,30 +25,25 @@ _LATENCY_BUCKETS = (
 
 
 class ServingMetrics:
-    """The figures of one server, in a registry of its own.
-
-    Args:
-        health: asked at every scrape for what the engine knows.
-    """
+    """The figures of one server, in a registry of its own."""
 
     content_type = "text/plain; version=0.0.4; charset=utf-8"
 
-    def __init__(self, health: Callable[[], ServerHealth]) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_EngineFigures(health))
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
         self.rejections = Counter(
             "duplex_admission_rejections",
             "Sessions that were not opened.",
             ["code"],
-            registry=self._registry,
+            registry=self.registry,
         )
         self.errors = Counter(
-            "duplex_errors", "Errors told to clients.", ["code"], registry=self._registry
+            "duplex_errors", "Errors told to clients.", ["code"], registry=self.registry
         )
         self.output_overflows = Counter(
             "duplex_output_overflows",
             "Sessions or responses that ended because nobody read them.",
-            registry=self._registry,
+            registry=self.registry,
         )
         self.append_to_delta = self._latency(
             "duplex_append_to_first_delta", "From the last append to the first audio of a response."
@@ -67,16 +58,14 @@ class ServingMetrics:
 
     def render(self) -> bytes:
         """The page a scraper reads."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
     def observer(self) -> SessionObserver:
         """A fresh observer for one session."""
         return SessionObserver(self)
 
     def _latency(self, name: str, words: str) -> Histogram:
-        return Histogram(
-            f"{name}_seconds", words, buckets=_LATENCY_BUCKETS, registry=self._registry
-        )
+        return Histogram(f"{name}_seconds", words, buckets=_LATENCY_BUCKETS, registry=self.registry)
 
 
 class SessionObserver:
@@ -131,37 +120,3 @@ class SessionObserver:
             self._metrics.output_overflows.inc()
         elif code == "response_cancel_not_active":
             self._cancelled_at = None
-
-
-class _EngineFigures(Collector):
-    def __init__(self, health: Callable[[], ServerHealth]) -> None:
-        self._health = health
-
-    def collect(self) -> Iterable[Metric]:
-        health = self._health()
-        sessions = GaugeMetricFamily("duplex_sessions", "Sessions that live.", labels=["state"])
-        sessions.add_metric(["open"], health.open_sessions)
-        sessions.add_metric(["detached"], health.detached_sessions)
-        yield sessions
-        yield GaugeMetricFamily(
-            "duplex_session_slots", "Sessions that may live at once.", value=health.max_slots
-        )
-        yield CounterMetricFamily(
-            "duplex_units_late", "Units that missed their period.", value=health.late_units
-        )
-        yield CounterMetricFamily(
-            "duplex_units_dropped", "Units dropped for lateness.", value=health.dropped_units
-        )
-        yield GaugeMetricFamily(
-            "duplex_unit_lag_seconds", "Age of the oldest unit.", value=health.lag_ms / 1000
-        )
-        restarts = CounterMetricFamily(
-            "duplex_worker_restarts", "Workers started again.", labels=["stage"]
-        )
-        for stage in health.stages:
-            restarts.add_metric([stage.id], sum(replica.restarts for replica in stage.replicas))
-        yield restarts
-
-    def describe(self) -> Iterable[Metric]:
-        # Registering must not ask an engine that has not started yet.
-        return ()

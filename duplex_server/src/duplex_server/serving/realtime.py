@@ -202,7 +202,7 @@ class OmniDuplexSessionHandler:
             event_id=error.event_id,
             param=error.param,
             command=error.command,
-            new_id=f"event_{self._ids.hex32()}",
+            new_id=self._ids.event(),
         )
 
 

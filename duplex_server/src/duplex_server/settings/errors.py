@@ -8,6 +8,4 @@ __all__ = ["SettingsError"]
 
 
 class SettingsError(DuplexError):
-    """A setting is unknown, malformed or contradicts another one. Wrong usage: exit code 2."""
-
-    exit_code = 2
+    """A setting is unknown, malformed or contradicts another one: wrong usage."""

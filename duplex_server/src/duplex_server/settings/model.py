@@ -20,21 +20,28 @@ class _Section(BaseModel):
 class ServingSettings(_Section):
     """How the server is reached."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
-    port: int = Field(8000, ge=0, le=65_535, description="port to listen on; 0 takes a free one")
+    host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
+    port: int = Field(
+        default=8000, ge=0, le=65_535, description="port to listen on; 0 takes a free one"
+    )
     api_keys: tuple[SecretStr, ...] = Field(
-        (), description="key a client must present; may be given several times"
+        default=(), description="key a client must present; may be given several times"
     )
     allowed_origins: tuple[str, ...] = Field(
-        (), description="foreign web origin whose pages may connect; may be given several times"
+        default=(),
+        description="foreign web origin whose pages may connect; may be given several times",
     )
-    ssl_certfile: Path | None = Field(None, description="certificate chain, to serve wss:// itself")
-    ssl_keyfile: Path | None = Field(None, description="private key of the certificate")
+    ssl_certfile: Path | None = Field(
+        default=None, description="certificate chain, to serve wss:// itself"
+    )
+    ssl_keyfile: Path | None = Field(default=None, description="private key of the certificate")
     max_frame_bytes: int = Field(
-        15 * 1024 * 1024, gt=0, lt=_HTTP_LIMIT, description="largest client frame in bytes"
+        default=15 * 1024 * 1024, gt=0, lt=_HTTP_LIMIT, description="largest client frame in bytes"
     )
     config_timeout_s: float = Field(
-        10.0, gt=0, description="seconds to wait for a first frame that configures a session"
+        default=10.0,
+        gt=0,
+        description="seconds to wait for a first frame that configures a session",
     )
 
     @field_validator("api_keys")
@@ -61,18 +68,18 @@ class ServingSettings(_Section):
 class ServerSettings(_Section):
     """Everything ``duplex serve`` goes by; what is absent is the plugin's affair."""
 
-    plugin: str | None = Field(None, description="plugin to serve")
+    plugin: str | None = Field(default=None, description="plugin to serve")
     plugin_options: dict[str, Any] = Field(default_factory=dict)
     session_mode: Literal["duplex", "turn"] = Field(
-        "duplex", description="sessions that listen while they speak, or turns"
+        default="duplex", description="sessions that listen while they speak, or turns"
     )
     duplex_session: dict[str, Any] = Field(default_factory=dict)
     chat_backend: Literal["engine", "session"] | None = Field(
-        None, description="what answers /v1/chat/completions"
+        default=None, description="what answers /v1/chat/completions"
     )
     stages: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    serving: ServingSettings = Field(default_factory=lambda: ServingSettings())
+    serving: ServingSettings = Field(default_factory=ServingSettings)
     worker_python: Path | None = Field(
-        None, description="interpreter of the environment that holds the model's runtime"
+        default=None, description="interpreter of the environment that holds the model's runtime"
     )
-    log_level: LogLevel = Field("info", description="how much is logged")
+    log_level: LogLevel = Field(default="info", description="how much is logged")

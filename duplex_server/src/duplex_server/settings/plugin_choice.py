@@ -26,7 +26,7 @@ def chosen_plugin(name: object) -> PluginSpec:
 
 
 def _obvious() -> str:
-    names = sorted({plugin.name for plugin in installed()} - {_NEVER_CHOSEN})
+    names = sorted(set(installed().names) - {_NEVER_CHOSEN})
     if _DEFAULT in names:
         return _DEFAULT
     if len(names) == 1:

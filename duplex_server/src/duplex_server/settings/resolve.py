@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duplex_sdk.plugin import DuplexSessionRuntimeConfig, PluginSpec, resolve_options
+from duplex_sdk.plugin import (
+    DuplexSessionRuntimeConfig,
+    PluginSpec,
+    PluginSpecError,
+    resolve_options,
+)
 from pydantic import ValidationError
 
 from .errors import SettingsError
@@ -82,7 +87,7 @@ def resolve_settings(
     return ResolvedSettings(
         settings=settings,
         spec=spec,
-        plugin_options=dict(resolve_options(spec, settings.plugin_options)),
+        plugin_options=_plugin_options(spec, settings.plugin_options),
         session_limits=read_session_limits(settings.duplex_session, max_sessions=spec.max_sessions),
         origins=origins,
     )
@@ -98,6 +103,13 @@ def plugin_of(
     """
     tree, _ = _read_file(Path(config) if config is not None else None)
     return chosen_plugin(flag or environment.get("DUPLEX_PLUGIN") or tree.get("plugin"))
+
+
+def _plugin_options(spec: PluginSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return dict(resolve_options(spec, given))
+    except PluginSpecError as error:
+        raise SettingsError(str(error), hint=error.hint) from error
 
 
 def _read_file(config: Path | None) -> tuple[dict[str, Any], dict[str, Origin]]:
