@@ -1,0 +1,80 @@
+"""Rules of the house that no linter knows: sizes, and what the pure core may not touch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = [
+    *ROOT.glob("duplex_sdk/src/**/*.py"),
+    *ROOT.glob("duplex_server/src/**/*.py"),
+    *ROOT.glob("plugins-local/src/**/*.py"),
+]
+TESTS = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("plugins-local/tests/**/*.py")]
+CORE = [path for path in SOURCES if "duplex_sdk/session" in path.as_posix()]
+
+LONGEST_FILE = 500
+LONGEST_TEST_FILE = 900
+LONGEST_FUNCTION = 60
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def has_a_reason(path: Path, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether the function says why it is long, in a comment that begins ``# long:``."""
+    text = path.read_text().splitlines()[function.lineno - 1 : function.end_lineno]
+    return any("# long: " in line for line in text)
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def where(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_there_is_something_to_look_at() -> None:
+    assert len(SOURCES) > 100
+    assert len(CORE) > 10
+
+
+def test_no_file_is_too_long() -> None:
+    long = {where(path): lines(path) for path in SOURCES if lines(path) > LONGEST_FILE}
+    long |= {where(path): lines(path) for path in TESTS if lines(path) > LONGEST_TEST_FILE}
+    assert long == {}
+
+
+def test_no_function_is_too_long() -> None:
+    long = {
+        f"{where(path)}:{function.name}": length
+        for path in SOURCES
+        for function in functions(path)
+        if (length := (function.end_lineno or 0) - function.lineno + 1) > LONGEST_FUNCTION
+        and not has_a_reason(path, function)
+    }
+    assert long == {}
+
+
+@pytest.mark.parametrize("vague", ["utils", "helpers", "common", "misc", "manager"])
+def test_no_module_has_a_name_that_says_nothing(vague: str) -> None:
+    assert [where(path) for path in SOURCES if path.stem == vague] == []
+
+
+def test_the_core_makes_no_random_numbers_of_its_own() -> None:
+    # import-linter sees whole packages only, and numpy as such is allowed.
+    users = [
+        where(path)
+        for path in CORE
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in {"random", "default_rng"}
+    ]
+    assert users == []
