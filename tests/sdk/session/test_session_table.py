@@ -287,7 +287,9 @@ def test_abandoned_open_is_discarded_when_it_arrives() -> None:
 def test_close_is_answered_once_the_session_has_ended() -> None:
     subject = table()
     run(subject, WAY[OPEN])
-    assert subject.handle(CloseAsked("k", S, "bye"), 0.0) == (FeedSession(S, CloseRequested("bye")),)
+    assert subject.handle(CloseAsked("k", S, "bye"), 0.0) == (
+        FeedSession(S, CloseRequested("bye")),
+    )
     assert subject.handle(SessionClosing(S), 0.0) == ()
     assert subject.handle(CloseAsked("k2", S), 0.0) == ()
     effects = subject.handle(SessionEnded(S, True), 0.0)

@@ -21,10 +21,10 @@ from duplex_sdk.protocol.duplex import (
     error_event,
 )
 from duplex_sdk.stage import PipelineConfig, StageConfig
+from duplex_sdk.testing.seeded_ids import SeededIds
 from duplex_server.engine.figures import EngineFigures
 from duplex_server.entrypoints import EngineHealth, StageHealth
 from duplex_server.runtime.errors import DuplexSessionError
-from duplex_server.runtime.ids import SeededIds
 from duplex_server.runtime.session_link import SessionLink
 from duplex_server.serving import DuplexApp, ServingOptions
 from duplex_server.stages import ReplicaStatus

@@ -1,0 +1,124 @@
+"""The harness: engines and servers that live as long as a test, with no address to agree on."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from duplex_sdk.clients import DuplexClient, DuplexClientBase
+
+from duplex_server.entrypoints import DuplexOmni, InlineDuplexClient
+from duplex_server.serving import DuplexApp, ServingOptions
+
+if TYPE_CHECKING:
+    from duplex_sdk.plugin import DuplexSessionRuntimeConfig, PluginSpec
+    from duplex_sdk.session.ids import IdSource
+    from duplex_sdk.stage import Json
+
+    from duplex_server.runtime.vad import VadProvider
+
+__all__ = ["Harness", "RunningServer"]
+
+START_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """A server on a free port of this machine's loopback.
+
+    Attributes:
+        omni: its engine.
+        url: where its realtime route is, ``ws://127.0.0.1:PORT``.
+    """
+
+    omni: DuplexOmni
+    url: str
+
+    def client(self, session: Mapping[str, Any] | None = None, **options: Any) -> DuplexClient:
+        """A client of it, not connected; the options are those of ``DuplexClient``."""
+        return DuplexClient(self.url, session, **options)
+
+
+class Harness:
+    """Lends running engines and servers. Everything it starts ends with its ``async with``."""
+
+    @asynccontextmanager
+    async def engine(
+        self,
+        plugin: PluginSpec | str,
+        options: Mapping[str, Json] | None = None,
+        *,
+        limits: DuplexSessionRuntimeConfig | None = None,
+        ids: IdSource | None = None,
+        vad: VadProvider | None = None,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    ) -> AsyncIterator[DuplexOmni]:
+        """A started engine in this process; the arguments are those of ``DuplexOmni``."""
+        omni = DuplexOmni(
+            plugin, options, runtime_config=limits, ids=ids, vad=vad, new_loop=new_loop
+        )
+        async with omni:
+            yield omni
+
+    @asynccontextmanager
+    async def server(
+        self,
+        plugin: PluginSpec | str,
+        options: Mapping[str, Json] | None = None,
+        *,
+        serving: ServingOptions | None = None,
+        **engine_options: Any,
+    ) -> AsyncIterator[RunningServer]:
+        """A served engine; ``engine_options`` are those of ``engine``."""
+        async with self.engine(plugin, options, **engine_options) as omni:
+            app = DuplexApp(omni, serving or ServingOptions())
+            listening = socket.create_server(("127.0.0.1", 0))
+            server = uvicorn.Server(
+                uvicorn.Config(
+                    app.asgi(),
+                    ws="websockets-sansio",
+                    ws_per_message_deflate=False,
+                    lifespan="off",
+                    log_config=None,
+                )
+            )
+            serving_task = asyncio.create_task(_serve(server, listening))
+            try:
+                await _wait_started(server, serving_task)
+                yield RunningServer(omni, f"ws://127.0.0.1:{listening.getsockname()[1]}")
+            finally:
+                await app.close_sessions(5.0)
+                server.should_exit = True
+                await serving_task
+
+    def inline_client(
+        self, omni: DuplexOmni, session: Mapping[str, Any] | None = None, **options: Any
+    ) -> DuplexClientBase:
+        """A client without a socket, not opened."""
+        return InlineDuplexClient(omni, session, **options)
+
+
+async def _serve(server: uvicorn.Server, listening: socket.socket) -> None:
+    # ``Server.serve`` would take the process's signal handlers, which belong to the test runner.
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    try:
+        await server.startup(sockets=[listening])
+        await server.main_loop()
+        await server.shutdown(sockets=[listening])
+    finally:
+        listening.close()
+
+
+async def _wait_started(server: uvicorn.Server, task: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(START_TIMEOUT_S):
+        while not server.started:
+            if task.done():
+                task.result()
+                raise RuntimeError("the server ended before it had started")
+            await asyncio.sleep(0.01)
