@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +15,11 @@ from duplex_sdk.protocol.duplex import (
     SessionExpired,
     TranscriptDelta,
 )
+from duplex_sdk.session.event_size import event_size
 from duplex_sdk.session.output_queue import (
     DuplexOutputOverflowError,
     OutputLimits,
     OutputQueue,
-    event_size,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,26 +67,6 @@ def drain(q: OutputQueue) -> list[DuplexEvent]:
     while (event := q.get(0.0)) is not None:
         taken.append(event)
     return taken
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        *(audio(n) for n in (0, 1, 2, 3, 4, 959, 960, 48_000)),
-        words("größer, 元気"),
-        error(),
-        done(),
-        closed(),
-    ],
-    ids=lambda event: type(event).__name__,
-)
-def test_a_size_is_that_of_the_compact_json(event: DuplexEvent) -> None:
-    compact = json.dumps(event.to_realtime(), separators=(",", ":"), ensure_ascii=False)
-    assert event_size(event) == len(compact.encode())
-
-
-def test_audio_is_counted_as_base64() -> None:
-    assert event_size(audio(1000)) - event_size(audio(0)) == len(base64.b64encode(bytes(1000)))
 
 
 def test_ordinary_bytes_fit_to_the_last_one() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from duplex_sdk.errors import DuplexError
 from duplex_sdk.plugin import DuplexFence, DuplexFenceMismatchError
@@ -14,8 +14,7 @@ class StaleAppendError(DuplexError):
     """Another append or another epoch came between preparing and committing."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendReservation:
+class AppendReservation(msgspec.Struct, frozen=True, gc=False):
     """The numbers an append will have if nothing comes between.
 
     Attributes:

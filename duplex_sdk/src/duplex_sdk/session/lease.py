@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from duplex_sdk.errors import DuplexError
@@ -55,7 +56,8 @@ class DuplexLeaseState:
 
     def __init__(self, config: DuplexLeaseConfig, now: float) -> None:
         self._config = config
-        self._opened_at = now
+        longest = config.max_session_s
+        self._length_over = inf if longest is None else now + longest
         self._last_activity = now
         self._detached_at: float | None = None
         self._operations: set[str] = set()
@@ -176,28 +178,26 @@ class DuplexLeaseState:
         """Why the session must end now, None if it may go on; a lost socket comes first."""
         if self._terminal_reason is not None:
             return None
-        for at, reason in self._deadlines():
-            if now >= at:
-                return reason
-        return None
+        if now >= self._grace_over():
+            return "disconnect_grace_expired"
+        if now >= self._idle_over():
+            return "idle_ttl_expired"
+        return "session_length_reached" if now >= self._length_over else None
 
     def next_deadline(self) -> float | None:
         """When ``expiry`` may next have something to say, None for never as things stand."""
         if self._terminal_reason is not None:
             return None
-        return min((at for at, _ in self._deadlines()), default=None)
+        deadline = min(self._grace_over(), self._idle_over(), self._length_over)
+        return None if deadline == inf else deadline
 
-    def _deadlines(self) -> list[tuple[float, ExpiryReason]]:
-        config = self._config
-        deadlines: list[tuple[float, ExpiryReason]] = []
-        if self._detached_at is not None:
-            grace_over = self._detached_at + config.disconnect_grace_s
-            deadlines.append((grace_over, "disconnect_grace_expired"))
-        if config.idle_ttl_s is not None and not self._operations:
-            deadlines.append((self._last_activity + config.idle_ttl_s, "idle_ttl_expired"))
-        if config.max_session_s is not None:
-            deadlines.append((self._opened_at + config.max_session_s, "session_length_reached"))
-        return deadlines
+    def _grace_over(self) -> float:
+        detached_at = self._detached_at
+        return inf if detached_at is None else detached_at + self._config.disconnect_grace_s
+
+    def _idle_over(self) -> float:
+        ttl_s = self._config.idle_ttl_s
+        return inf if ttl_s is None or self._operations else self._last_activity + ttl_s
 
     def _check_alive(self, what: str) -> None:
         if self._terminal_reason is not None:

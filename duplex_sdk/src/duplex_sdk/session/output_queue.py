@@ -17,12 +17,12 @@ from duplex_sdk.protocol.duplex import (
     SessionClosed,
 )
 
-__all__ = ["DuplexOutputOverflowError", "OutputLimits", "OutputQueue", "RemovedAudio", "event_size"]
+from .event_size import EventSizer, event_size
+
+__all__ = ["DuplexOutputOverflowError", "OutputLimits", "OutputQueue", "RemovedAudio"]
 
 TERMINAL_BYTES = 4096
 DETAILS_TOO_LONG = "close_details_exceed_output_limit"
-
-_encode = msgspec.json.Encoder().encode
 
 
 class DuplexOutputOverflowError(DuplexError):
@@ -105,14 +105,6 @@ class _Entry:
         self.budget = budget
 
 
-def event_size(event: DuplexEvent) -> int:
-    """Bytes of an event's compact UTF-8 JSON; base64 audio is counted, not made."""
-    if isinstance(event, AudioDelta):
-        base64_length = 4 * ((len(event.delta) + 2) // 3)
-        return base64_length + len(_encode(msgspec.structs.replace(event, delta=b"").to_realtime()))
-    return len(_encode(event.to_realtime()))
-
-
 class OutputQueue:
     """A first-in first-out queue with one reader. Pure: locks and waking are the shell's.
 
@@ -122,6 +114,7 @@ class OutputQueue:
 
     def __init__(self, limits: OutputLimits) -> None:
         self._limits = limits
+        self._sizer = EventSizer()
         self._entries: deque[_Entry] = deque()
         self._ordinary = _Budget(limits.max_bytes, limits.max_events)
         self._reserve = _Budget(limits.reserve_bytes, limits.reserve_events)
@@ -175,7 +168,7 @@ class OutputQueue:
         if isinstance(event, SessionClosed):
             self.close(event)
             return True
-        size = event_size(event)
+        size = self._sizer.size(event)
         budget = self._budget_for(event, size)
         budget.add(size)
         if not self._entries:
