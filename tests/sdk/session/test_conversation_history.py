@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from duplex_sdk.protocol.duplex import AudioTextMark
 from duplex_sdk.session.history import ConversationHistory, HistoryLimits
+from duplex_sdk.session.message_log import ENTRY_COST
 from duplex_sdk.session.playback import PlaybackCommitPolicy, PlaybackCursor
 from duplex_sdk.session.refusal import RefusalError
 from duplex_sdk.session.spoken_text import SpokenText, done_text
@@ -367,11 +368,27 @@ def test_images_are_bounded_by_their_characters() -> None:
 
 
 def test_the_oldest_are_forgotten_beyond_the_budget() -> None:
-    history = ConversationHistory(HistoryLimits(characters=30))
+    history = ConversationHistory(HistoryLimits(characters=3 * (ENTRY_COST + 10)))
     for n in range(8):
         history.add_message(f"item_{n}", "user", [{"type": "text", "text": str(n) * 10}])
     assert texts(history) == ["5" * 10, "6" * 10, "7" * 10]
     assert history.unanswered == ("item_5", "item_6", "item_7")
+
+
+def test_speech_without_words_is_bounded_too() -> None:
+    history = ConversationHistory(HistoryLimits(characters=10 * ENTRY_COST))
+    for n in range(100):
+        history.add_user_audio(f"item_{n}")
+    assert len(history) == 10
+
+
+def test_what_an_open_response_says_is_not_forgotten() -> None:
+    history = ConversationHistory(HistoryLimits(characters=2 * ENTRY_COST))
+    history.open_response("resp_a")
+    for n in range(5):
+        history.add_user_audio(f"item_{n}")
+    said = SpokenText(TEXT, (), 1000)
+    assert history.end_response("resp_a", said, cursor(1000), ALL, "completed") is not None
 
 
 def test_old_responses_lose_their_alignment_and_no_text_comes_back() -> None:

@@ -53,8 +53,8 @@ class HistoryEntry:
 
     @property
     def forgettable(self) -> bool:
-        """Whether it takes room that can be had: not while its response is open."""
-        return self.size > 0 and self.state != "open"
+        """Whether it may go to make room: not while its response is open."""
+        return self.state != "open"
 
     def limit(self, text: str) -> str:
         """The text as far as the client's truncation leaves it."""

@@ -10,7 +10,10 @@ from .history_entry import HistoryEntry
 from .read_only import ReadOnlyDict
 from .refusal import RefusalError
 
-__all__ = ["ROOT", "HistoryLimits", "MessageLog"]
+__all__ = ["ENTRY_COST", "ROOT", "HistoryLimits", "MessageLog"]
+
+ENTRY_COST = 256
+"""Characters that an entry counts for beside its text: silence too must not grow without end."""
 
 ROOT = "root"
 """What a client names to put an item first."""
@@ -21,7 +24,8 @@ class HistoryLimits:
     """Bounds of one conversation.
 
     Attributes:
-        characters: text and image URLs of all entries; beyond it the oldest are forgotten.
+        characters: text and image URLs of all entries, and ``ENTRY_COST`` for each; beyond it the
+            oldest are forgotten.
         responses: finished responses that keep their alignment.
         images: pictures in the conversation.
         image_characters: characters of all their URLs.
@@ -84,7 +88,8 @@ class MessageLog:
         """
         entry = self._by_id.get(item_id)
         if entry is None:
-            entry = HistoryEntry(item_id)
+            entry = HistoryEntry(item_id, size=ENTRY_COST)
+            self._size += ENTRY_COST
             self._entries.insert(self._position(after), entry)
             self._by_id[item_id] = entry
         return entry
@@ -102,7 +107,7 @@ class MessageLog:
         Returns:
             Ids of items that were forgotten to make room.
         """
-        size = characters + entry.image_chars
+        size = ENTRY_COST + characters + entry.image_chars
         self._size += size - entry.size
         entry.size = size
         if message != entry.message:
