@@ -9,7 +9,9 @@ from duplex_sdk.discovery import hookimpl
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["duplex_register_commands"]
+    from duplex_server.testing import Harness
+
+__all__ = ["duplex_register_commands", "duplex_test_harness"]
 
 
 @hookimpl
@@ -18,3 +20,11 @@ def duplex_register_commands(app: typer.Typer) -> None:
     from .command import register_serve
 
     register_serve(app)
+
+
+@hookimpl
+def duplex_test_harness() -> Harness:
+    """Lend tests a running engine."""
+    from duplex_server.testing import Harness
+
+    return Harness()
