@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from duplex_sdk.discovery import default_name, find, installed, load_plugin
+from duplex_sdk.discovery import find, installed, load_plugin
 from duplex_sdk.errors import PluginBrokenError, PluginNotFoundError
 from duplex_sdk.plugin import PluginSpecError
 
@@ -56,55 +56,16 @@ def test_a_wrong_option_is_the_users_error_not_the_plugins(on_path: Any) -> None
         load_plugin(find("plain"), {"size": "3"})
 
 
-def test_a_distribution_seen_twice_on_the_path_counts_once(on_path: Any) -> None:
+def test_a_distribution_seen_twice_on_the_path_counts_once(
+    on_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = on_path()
     site.plugin("once")
     copy = site.folder / "again"
     copy.mkdir()
     type(site)(copy).metadata("duplex_plugin.once", "[duplex.plugins]\nonce = fake_once:plugin\n")
-    import sys
-
-    sys.path.append(str(copy))
-    try:
-        assert [plugin.name for plugin in installed().plugins].count("once") == 1
-    finally:
-        sys.path.remove(str(copy))
-
-
-def test_the_usual_plugin_is_served_when_none_is_named() -> None:
-    assert default_name() == ("local" if "local" in installed().names else "scripted")
-
-
-CHOOSE = """
-import importlib.metadata, sys
-from duplex_sdk.discovery import default_name
-from duplex_sdk.errors import PluginNotFoundError
-real = importlib.metadata.distributions
-importlib.metadata.distributions = lambda **k: [d for d in real(**k) if d.name in sys.argv[1:]]
-try:
-    print(default_name())
-except PluginNotFoundError as error:
-    print(f"{error} / {error.hint}")
-"""
-
-
-@pytest.mark.parametrize(
-    ("distributions", "answer"),
-    [
-        (["duplex-sdk", "duplex-plugin-one"], "one"),
-        (["duplex-sdk"], "no plugin is installed that could be served"),
-        (["duplex-plugin-one", "duplex-plugin-two"], "several plugins are installed: one, two"),
-        (["duplex-plugin-one", "duplex-plugin-local"], "local"),
-    ],
-)
-def test_which_plugin_is_served_when_none_is_named(
-    site: Any, distributions: list[str], answer: str
-) -> None:
-    for name in ("one", "two"):
-        site.plugin(name)
-    if "duplex-plugin-local" in distributions:
-        site.plugin("local")
-    assert site.run("-c", CHOOSE, *distributions).stdout.startswith(answer)
+    monkeypatch.syspath_prepend(str(copy))
+    assert [plugin.name for plugin in installed().plugins].count("once") == 1
 
 
 def test_another_environment_tells_what_it_offers(site: Any) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from .registry import (
     InstalledPlugin,
     PluginList,
-    default_name,
     find,
     installed,
     load_plugin,
@@ -33,7 +32,6 @@ __all__ = [
     "Observer",
     "PluginList",
     "Report",
-    "default_name",
     "examine",
     "examine_hooks",
     "find",

@@ -30,6 +30,9 @@ __all__ = ["Authenticator", "Hookspecs", "Observer", "hookimpl", "hookspec"]
 hookspec = pluggy.HookspecMarker("duplex")
 hookimpl = pluggy.HookimplMarker("duplex")
 
+# A hook that is named in the contract before anything calls it must not be a silent one.
+_NOT_CALLED_YET = FutureWarning("no released server calls this hook yet")
+
 
 class Observer(ABC):
     """Sees every event of every session, on the server's loop; an exception switches it off."""
@@ -50,12 +53,12 @@ class Authenticator(ABC):
 class Hookspecs:
     """The hooks. ``settings`` are the server's resolved settings as JSON values."""
 
-    @hookspec
+    @hookspec(warn_on_impl=_NOT_CALLED_YET)
     def duplex_observers(self, settings: Mapping[str, Any]) -> Iterable[Observer]:
         """Return observers that see every session event."""
         raise NotImplementedError
 
-    @hookspec(firstresult=True)
+    @hookspec(firstresult=True, warn_on_impl=_NOT_CALLED_YET)
     def duplex_authenticator(self, settings: Mapping[str, Any]) -> Authenticator | None:
         """Return the object that admits clients; the first package to answer wins."""
 
@@ -63,7 +66,7 @@ class Hookspecs:
     def duplex_register_commands(self, app: Typer) -> None:
         """Add commands to ``duplex``."""
 
-    @hookspec
+    @hookspec(warn_on_impl=_NOT_CALLED_YET)
     def duplex_register_routes(self, settings: Mapping[str, Any]) -> Iterable[Any]:
         """Return Starlette routes that the server offers after its own."""
         raise NotImplementedError

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "InstalledPlugin",
     "PluginList",
-    "default_name",
     "find",
     "find_entry",
     "installed",
@@ -32,11 +31,6 @@ __all__ = [
     "read_descriptor",
     "require_known",
 ]
-
-# What `duplex serve` serves when nothing is said: the plugin made to run anywhere, and never the
-# scripted one, which is an instrument and no model.
-_FIRST_CHOICE = "local"
-_INSTRUMENT = "scripted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,28 +174,6 @@ def load_plugin(
             f"plugin '{spec.name}' cannot be loaded: {error}",
             hint=hint or _import_hint(cause, distribution or f"duplex-plugin-{spec.name}"),
         ) from cause
-
-
-def default_name() -> str:
-    """The plugin to serve when nobody named one.
-
-    Raises:
-        PluginNotFoundError: none is installed, or several and none of them is the usual one.
-    """
-    names = installed().names
-    if _FIRST_CHOICE in names:
-        return _FIRST_CHOICE
-    models = [name for name in names if name != _INSTRUMENT]
-    if len(models) == 1:
-        return models[0]
-    if not models:
-        raise PluginNotFoundError(
-            "no plugin is installed that could be served", hint="pip install duplex-plugin-local"
-        )
-    raise PluginNotFoundError(
-        f"several plugins are installed: {', '.join(models)}",
-        hint=f"say which one, as in --plugin {models[0]}",
-    )
 
 
 def _not_found(name: str, names: list[str]) -> PluginNotFoundError:
