@@ -85,9 +85,12 @@ def _joined(chunks: Sequence[PcmChunk]) -> PcmChunk | None:
     return PcmChunk(b"".join(chunk.data for chunk in chunks), chunks[0].rate)
 
 
-# An end is punctuation that a space follows, so that "3.5" stays whole and the last sentence waits
-# for more text; scripts that use no spaces end at their own full stops, and a line break ends too.
-_SENTENCE_END = re.compile(r"[.!?…]+[\"')\]»”’]*(?=\s)|[。！？]+[」』”]*|\n")  # noqa: RUF001
+# An end is punctuation and what follows it: a space, so that "3.5" stays whole, or anything else
+# after a full stop of a script without spaces. So the last sentence waits for more text; a line
+# break ends one by itself.
+_SENTENCE_END = re.compile(
+    r"[.!?…]+[\"')\]»”’]*(?=\s)|[。！？]+[」』”]*(?=[^。！？」』”])|\n"  # noqa: RUF001
+)
 _ABBREVIATION = re.compile(r"(?:^|\s)(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|e\.g|i\.e|[A-Z])\.$")
 
 

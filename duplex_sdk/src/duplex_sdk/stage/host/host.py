@@ -222,8 +222,8 @@ class StageHost:
         Returns:
             Everything that happened since the last call.
         """
+        self._run_prefills(self._clock())
         now = self._clock()
-        self._run_prefills(now)
         self._schedule.wake_ticks(now)
         batch = self._schedule.take(now, len(self._sessions))
         if batch:
