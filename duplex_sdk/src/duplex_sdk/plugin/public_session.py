@@ -95,7 +95,8 @@ def _shared_fields(config: DuplexSessionConfig) -> dict[str, Any]:
     shown |= {name: getattr(config, name) for name in _ALWAYS}
     values: Mapping[str, Any] = {name: getattr(config, name) for name in _WHEN_SET}
     shown |= {name: value for name, value in values.items() if value is not None}
-    fresh: dict[str, Any] = msgspec.to_builtins(shown)
+    # Through JSON: lists where we keep tuples, and nothing shared with the configuration.
+    fresh: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(shown))
     return fresh
 
 

@@ -16,7 +16,7 @@ from duplex_sdk.protocol.realtime.decode import (
     required_item_id,
 )
 from duplex_sdk.protocol.realtime.errors import RealtimeProtocolError
-from duplex_sdk.protocol.realtime.fields import Fields
+from duplex_sdk.protocol.realtime.fields import MAX_ID_CHARS, Fields
 
 from .audio_input import decode_audio_append
 from .commands import (
@@ -124,15 +124,16 @@ def _plain_append(frame: str | bytes) -> AppendAudio | None:
         append = _PLAIN_APPEND.decode(frame)
     except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError):
         return None
-    if not append.audio or (append.event_id is not None and not 0 < len(append.event_id) <= 512):
+    event_id = append.event_id
+    if not append.audio or (event_id is not None and not 0 < len(event_id) <= MAX_ID_CHARS):
         return None
     try:
         audio = decode_base64(append.audio, code="bad_audio", param="audio")
     except RealtimeProtocolError as error:
-        error.event_id = append.event_id
+        error.event_id = event_id
         error.command = AppendAudio.type
         raise
-    return AppendAudio(event_id=append.event_id, audio=audio)
+    return AppendAudio(event_id=event_id, audio=audio)
 
 
 def _reader(name: Any) -> FrameReader:
@@ -189,8 +190,8 @@ def _ack_playback(fields: Fields, event_id: str | None) -> AckPlayback:
         event_id=event_id,
         played_ms=float(fields.required_number("played_ms")),
         committed_ms=None if committed is None else float(committed),
-        response_id=fields.text("response_id"),
-        item_id=fields.text("item_id"),
+        response_id=fields.identifier("response_id"),
+        item_id=fields.identifier("item_id"),
         truncate=fields.flag("truncate") or False,
     )
 

@@ -27,11 +27,10 @@ from .events import (
     InputTranscriptionFailed,
     RealtimeEvent,
 )
-from .fields import Fields
+from .fields import MAX_ID_CHARS, Fields
 
 __all__ = [
     "COMMAND_READERS",
-    "MAX_EVENT_ID_CHARS",
     "CommandReader",
     "decode_command",
     "decode_event",
@@ -41,8 +40,6 @@ __all__ = [
     "read_event_id",
     "required_item_id",
 ]
-
-MAX_EVENT_ID_CHARS = 512
 
 CommandReader = Callable[[Fields, str | None], RealtimeCommand]
 
@@ -135,10 +132,10 @@ def read_event_id(payload: Mapping[str, Any]) -> str | None:
     value = payload.get("event_id")
     if value is None:
         return None
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_EVENT_ID_CHARS:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_ID_CHARS:
         raise RealtimeProtocolError(
             "bad_event",
-            f"event_id must be a string of 1 to {MAX_EVENT_ID_CHARS} characters",
+            f"event_id must be a string of 1 to {MAX_ID_CHARS} characters",
             param="event_id",
         )
     return value
@@ -151,7 +148,7 @@ def required_item_id(fields: Fields) -> str:
         RealtimeProtocolError: ``missing_item_id``.
     """
     value = fields.get("item_id")
-    if isinstance(value, str) and value:
+    if isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARS:
         return value
     raise RealtimeProtocolError(
         "missing_item_id", "item_id must be a non-empty string", param=fields.param("item_id")
@@ -184,7 +181,7 @@ def _clear_input(fields: Fields, event_id: str | None) -> ClearInput:
 
 
 def _clear_output(fields: Fields, event_id: str | None) -> ClearOutputAudio:
-    return ClearOutputAudio(event_id=event_id, response_id=fields.text("response_id"))
+    return ClearOutputAudio(event_id=event_id, response_id=fields.identifier("response_id"))
 
 
 def _create_response(fields: Fields, event_id: str | None) -> CreateResponse:
@@ -192,7 +189,7 @@ def _create_response(fields: Fields, event_id: str | None) -> CreateResponse:
 
 
 def _cancel_response(fields: Fields, event_id: str | None) -> CancelResponse:
-    return CancelResponse(event_id=event_id, response_id=fields.text("response_id"))
+    return CancelResponse(event_id=event_id, response_id=fields.identifier("response_id"))
 
 
 def _create_item(fields: Fields, event_id: str | None) -> CreateItem:
@@ -200,7 +197,7 @@ def _create_item(fields: Fields, event_id: str | None) -> CreateItem:
     if item is None:
         raise fields.refuse("item", "must be an object")
     return CreateItem(
-        event_id=event_id, item=dict(item), previous_item_id=fields.text("previous_item_id")
+        event_id=event_id, item=dict(item), previous_item_id=fields.identifier("previous_item_id")
     )
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 from .errors import RealtimeProtocolError
 
-__all__ = ["Fields", "as_number"]
+__all__ = ["MAX_ID_CHARS", "Fields", "as_number"]
+
+MAX_ID_CHARS = 512
+"""Longest id a client may name: events repeat it."""
 
 
 def as_number(value: Any) -> float | int | None:
@@ -60,6 +63,13 @@ class Fields:
         if value is None or isinstance(value, str):
             return value
         raise self.refuse(name, "must be a string")
+
+    def identifier(self, name: str) -> str | None:
+        """A string of at most ``MAX_ID_CHARS`` characters, or None when absent."""
+        value = self.text(name)
+        if value is not None and len(value) > MAX_ID_CHARS:
+            raise self.refuse(name, f"must have at most {MAX_ID_CHARS} characters")
+        return value
 
     def required_text(self, name: str) -> str:
         """A non-empty string."""

@@ -26,6 +26,9 @@ __all__ = [
 AUDIO_PLACEHOLDER = "duplex:input-audio"
 IMAGE_PLACEHOLDER = "duplex:input-image"
 
+MAX_ITEM_BYTES = 1024 * 1024 - 16 * 1024
+"""Largest rendering of an item: the frame around it stays below 1 MiB."""
+
 _ROLES = ("user", "assistant", "system")
 _STATUSES = ("in_progress", "completed", "incomplete")
 _PART_TYPES = {
@@ -82,9 +85,16 @@ def parse_item(value: Mapping[str, Any], *, default_id: str) -> ClientItem:
 
     Raises:
         RealtimeProtocolError: ``bad_event``, ``bad_audio``, ``unsupported_audio_format``,
-            ``invalid_image`` or ``invalid_function_call_output``; ``param`` is the field's path.
+            ``invalid_image``, ``invalid_function_call_output``, or ``event_too_large`` for an item
+            whose events would not fit a frame; ``param`` is the field's path.
     """
-    fields = Fields(value, path="item")
+    parsed = _parse(Fields(value, path="item"), default_id)
+    if len(msgspec.json.encode(parsed.item)) > MAX_ITEM_BYTES:
+        raise RealtimeProtocolError("event_too_large", "the item is too large", param="item")
+    return parsed
+
+
+def _parse(fields: Fields, default_id: str) -> ClientItem:
     item_type = fields.text("type") or "message"
     if item_type == "message":
         return _message(fields, default_id)
@@ -205,7 +215,7 @@ def _image_part(part: Fields) -> ItemImage:
 
 
 def _identity(fields: Fields, default_id: str) -> str:
-    return fields.text("id") or default_id
+    return fields.identifier("id") or default_id
 
 
 def _role(fields: Fields) -> Literal["user", "assistant", "system"]:
