@@ -18,20 +18,28 @@ __all__ = ["print_panel"]
 
 def print_panel(resolved: ResolvedSettings, omni: DuplexOmni, address: str) -> None:
     """Say where the server is, what it serves and how many may talk at once."""
-    rows = Table.grid(padding=(0, 2))
-    rows.add_row("demo page", f"{address}/")
-    rows.add_row("realtime", f"{address.replace('http', 'ws', 1)}/v1/realtime")
-    rows.add_row("plugin", _plugin(resolved))
-    rows.add_row("device", omni.device)
-    rows.add_row("sessions", f"{omni.runtime_config.max_sessions} at once")
-    rows.add_row("key", "required" if resolved.settings.serving.api_keys else "none needed")
-    # Soft wrapped, so that an address stays in one piece for whoever reads it from a pipe.
-    console = Console(soft_wrap=True)
+    rows = {
+        "demo page": f"{address}/",
+        "realtime": f"{address.replace('http', 'ws', 1)}/v1/realtime",
+        "plugin": _plugin(resolved),
+        "device": omni.device,
+        "sessions": f"{omni.runtime_config.max_sessions} at once",
+        "key": "required" if resolved.settings.serving.api_keys else "none needed",
+    }
+    console = Console()
     if console.is_terminal:
-        console.print(Panel.fit(rows, title="duplex serve", subtitle="Ctrl-C stops"))
-    else:
-        console.print(rows)
-    console.file.flush()
+        console.print(Panel.fit(_grid(rows), title="duplex serve", subtitle="Ctrl-C stops"))
+        return
+    # Plain lines for whoever reads it from a pipe, and at once.
+    for name, value in rows.items():
+        print(f"{name}: {value}", flush=True)
+
+
+def _grid(rows: dict[str, str]) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    for name, value in rows.items():
+        grid.add_row(name, value)
+    return grid
 
 
 def _plugin(resolved: ResolvedSettings) -> str:

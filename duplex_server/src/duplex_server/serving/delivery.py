@@ -113,6 +113,8 @@ class SessionDelivery:
         return True
 
     async def _close_socket(self) -> None:
+        if self.attachment is None:
+            return
         ending = self.profile.ending(self._terminal, self.handle.close_reason or "internal_error")
         if ending.error is not None:
             error = ending.error

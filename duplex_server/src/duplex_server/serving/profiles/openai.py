@@ -32,7 +32,13 @@ from .openai_response import openai_response
 __all__ = ["OpenAIProfile"]
 
 _NORMAL_ENDS = frozenset(
-    {"client_close", "disconnect_grace_expired", "idle_ttl_expired", "session_length_reached"}
+    {
+        "client_close",
+        "disconnect",
+        "disconnect_grace_expired",
+        "idle_ttl_expired",
+        "session_length_reached",
+    }
 )
 _ANSWERS = (SessionHeartbeatAck, SessionReplaced, SessionResumed, SessionResyncRequired)
 """Sent only to a client that used the command or the resume they answer."""

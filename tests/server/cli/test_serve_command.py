@@ -1,0 +1,184 @@
+"""``duplex serve`` as a person runs it: a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
+
+
+class Served:
+    """A server process and what it has said."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.port = 0
+        self.said: list[str] = []
+        self._rest: asyncio.Task[None] | None = None
+
+    async def wait_listening(self) -> None:
+        assert self.process.stdout is not None
+        async with asyncio.timeout(60):
+            while line := (await self.process.stdout.readline()).decode():
+                self.said.append(line)
+                if found := ADDRESS.search(line):
+                    self.port = int(found.group(1))
+                    self._rest = asyncio.create_task(self._listen_on())
+                    return
+        raise AssertionError("".join(self.said))
+
+    async def _listen_on(self) -> None:
+        assert self.process.stdout is not None
+        while line := (await self.process.stdout.readline()).decode():
+            self.said.append(line)
+
+    async def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        async with asyncio.timeout(20):
+            code = await self.process.wait()
+        if self._rest is not None:
+            await self._rest
+        return code
+
+
+async def start(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "duplex_sdk.cli",
+        "serve",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+    )
+
+
+@asynccontextmanager
+async def serve(*arguments: str, **environment: str):
+    served = Served(await start("--plugin", "scripted", "--port", "0", *arguments, **environment))
+    try:
+        await served.wait_listening()
+        yield served
+    finally:
+        await served.stop()
+
+
+async def run(*arguments: str, **environment: str) -> tuple[int | None, str]:
+    process = await start(*arguments, **environment)
+    async with asyncio.timeout(60):
+        said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def closing(client: Any) -> tuple[list[str], int | None]:
+    types = []
+    try:
+        while True:
+            types.append(json.loads(await client.recv())["type"])
+    except ConnectionClosed:
+        return types, client.close_code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+async def test_signal_ends_every_session_in_its_profile_and_exits_cleanly(number):
+    async with serve() as served:
+        url = f"ws://127.0.0.1:{served.port}"
+        async with (
+            connect(f"{url}/v1/realtime") as stock,
+            connect(f"{url}/v1/duplex?model=scripted") as ours,
+        ):
+            await stock.recv()
+            await ours.recv()
+            code = await served.stop(number)
+            assert await closing(stock) == ([], 1001)
+            assert await closing(ours) == (["session.closed"], 1000)
+    assert code == 0
+    assert "Traceback" not in "".join(served.said)
+
+
+async def test_panel_says_where_what_and_how_many():
+    async with serve("--max-sessions", "3", "--api-key", "very-secret") as served:
+        await served.stop()
+    said = "".join(served.said)
+    assert f"ws://127.0.0.1:{served.port}/v1/realtime" in said
+    assert "scripted" in said
+    assert "cpu" in said
+    assert "3 at once" in said
+    assert "very-secret" not in said
+
+
+async def test_client_faults_leave_no_traceback_and_a_server_that_serves():
+    async with serve() as served:
+        url = f"ws://127.0.0.1:{served.port}/v1/duplex?model=scripted"
+        async with connect(url) as client:
+            await client.recv()
+            # A text frame that is not UTF-8: fin + text, masked with zeros.
+            client.transport.write(b"\x81\x82\0\0\0\0\xff\xfe")
+            assert (await closing(client))[1] == 1007
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(b"\x16\x03\x01 not http at all\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+        writer.close()
+        async with connect(url) as client:
+            assert json.loads(await client.recv())["type"] == "session.created"
+        await served.stop()
+    assert "Traceback" not in "".join(served.said)
+
+
+async def test_taken_port_is_one_sentence_and_a_hint():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = await run("--plugin", "scripted", "--port", str(port))
+    assert code == 1
+    assert f"error: port {port} on 127.0.0.1 is taken" in said
+    assert "hint: " in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--plugin", "scriptd"], 1, "did you mean 'scripted'"),
+        (["--plugin", "scripted", "--port", "no"], 2, "serving.port"),
+        (["--plugin", "scripted", "--no-such-flag"], 2, "--no-such-flag"),
+        (["--plugin", "scripted", "--plugin-option", "nothing"], 2, "KEY=VALUE"),
+        (["--plugin", "scripted", "--plugin-option", "colour=blue"], 2, "no option 'colour'"),
+        (["--plugin", "scripted", "--allowed-origin", "friend"], 2, "allowed_origins"),
+        (["--plugin", "scripted", "--session-mode", "turn"], 2, "turn mode"),
+        (["--plugin", "scripted", "--host", "no.such.host.invalid"], 1, "no.such.host.invalid"),
+    ],
+)
+async def test_what_cannot_be_is_one_sentence(arguments, code, words):
+    returned, said = await run(*arguments)
+    assert returned == code
+    assert words in said
+    assert "Traceback" not in said
+
+
+async def test_help_lists_the_plugins_own_flags_and_the_session_limits():
+    code, said = await run("--plugin", "local", "--help", COLUMNS="160")
+    assert code == 0
+    for flag in ("--llm-url", "--max-sessions", "--api-key", "--late-unit-policy", "--config"):
+        assert flag in said
+
+
+async def test_print_config_serves_nothing():
+    code, said = await run("--plugin", "scripted", "--print-config", DUPLEX_PORT="4711")
+    assert code == 0
+    (line,) = [line for line in said.splitlines() if line.startswith("serving.port")]
+    assert line.split() == ["serving.port", "4711", "$DUPLEX_PORT"]

@@ -1,0 +1,144 @@
+"""Flag over environment over file over default, and what is said when a value cannot be."""
+
+from __future__ import annotations
+
+import pytest
+from duplex_server.settings import SettingsError, plugin_of, resolve_settings
+from duplex_server.settings.report import setting_lines
+
+SCRIPTED = {"plugin": "scripted"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def write_file(tmp_path):
+    def write(text: str):
+        path = tmp_path / "settings.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_flag_beats_environment_beats_file_beats_default(write_file):
+    config = write_file("plugin: scripted\nserving: {port: 1}\n")
+    file_only = resolve_settings({}, {}, config=config)
+    assert file_only.settings.serving.port == 1
+    assert file_only.origins["serving.port"].words == str(config)
+    environment = {"DUPLEX_PORT": "2"}
+    from_environment = resolve_settings({}, environment, config=config)
+    assert from_environment.settings.serving.port == 2
+    assert from_environment.origins["serving.port"].words == "$DUPLEX_PORT"
+    from_flag = resolve_settings({"port": "3"}, environment, config=config)
+    assert from_flag.settings.serving.port == 3
+    assert from_flag.origins["serving.port"].words == "--port"
+    assert resolve_settings(SCRIPTED, {}).settings.serving.port == 8000
+
+
+def test_file_in_the_working_folder_is_read_unasked(tmp_path):
+    (tmp_path / "duplex.yaml").write_text("plugin: scripted\nlog_level: debug\n")
+    assert resolve_settings({}, {}).settings.log_level == "debug"
+
+
+def test_limits_of_sessions_come_from_any_source_with_their_type(write_file):
+    config = write_file(
+        "plugin: scripted\nduplex_session: {max_sessions: 3, idle_ttl_s: null}\n"
+    )
+    environment = {"DUPLEX_LATE_UNIT_POLICY": "fail", "DUPLEX_DISCONNECT_GRACE_S": "1.5"}
+    limits = resolve_settings({"max_sessions": "7"}, environment, config=config).session_limits
+    assert limits.max_sessions == 7
+    assert limits.idle_ttl_s is None
+    assert limits.late_unit_policy == "fail"
+    assert limits.disconnect_grace_s == 1.5
+    assert resolve_settings(SCRIPTED | {"idle_ttl_s": "null"}, {}).session_limits.idle_ttl_s is None
+
+
+def test_sessions_at_once_are_the_plugins_figure_where_nobody_says_another():
+    resolved = resolve_settings(SCRIPTED, {})
+    assert resolved.session_limits.max_sessions == resolved.spec.max_sessions
+
+
+def test_keys_come_from_flags_environment_and_file(write_file):
+    config = write_file("plugin: scripted\nserving: {api_keys: [a, b]}\n")
+
+    def keys(flags, environment):
+        settings = resolve_settings(flags, environment, config=config).settings
+        return [key.get_secret_value() for key in settings.serving.api_keys]
+
+    assert keys({}, {}) == ["a", "b"]
+    assert keys({}, {"DUPLEX_API_KEY": "c"}) == ["c"]
+    assert keys({}, {"DUPLEX_API_KEYS": "c, d"}) == ["c", "d"]
+    assert keys({"api_key": ["e", "f"]}, {"DUPLEX_API_KEY": "c"}) == ["e", "f"]
+    assert keys({"api_key": []}, {}) == ["a", "b"]
+
+
+def test_plugin_options_come_from_flag_environment_file_and_pairs(write_file):
+    config = write_file("plugin: local\nplugin_options: {llm_url: 'http://file'}\n")
+    assert resolve_settings({}, {}, config=config).plugin_options["llm_url"] == "http://file"
+    environment = {"DUPLEX_LLM_URL": "http://environment"}
+    by_environment = resolve_settings({}, environment, config=config)
+    assert by_environment.plugin_options["llm_url"] == "http://environment"
+    by_flag = resolve_settings({"llm_url": "http://flag"}, environment, config=config)
+    assert by_flag.plugin_options["llm_url"] == "http://flag"
+    by_pair = resolve_settings(
+        {}, environment, config=config, given_options={"llm_url": "http://p"}
+    )
+    assert by_pair.plugin_options["llm_url"] == "http://p"
+
+
+def test_plugin_is_known_before_the_other_settings(write_file):
+    config = write_file("plugin: scripted\n")
+    assert plugin_of(None, {}, config=str(config)).name == "scripted"
+    assert plugin_of(None, {"DUPLEX_PLUGIN": "local"}, config=str(config)).name == "local"
+    assert plugin_of("local", {"DUPLEX_PLUGIN": "scripted"}).name == "local"
+    assert plugin_of(None, {}).name == "local"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("serving: {port: 99999}", "serving.port"),
+        ("serving: {prot: 1}", "serving.prot"),
+        ("serving: {api_keys: ['']}", "serving.api_keys"),
+        ("serving: {ssl_certfile: /no/such/file}", "serving.ssl_certfile"),
+        ("serving: {config_timeout_s: 0}", "serving.config_timeout_s"),
+        ("duplex_session: {max_sesions: 1}", "max_sesions"),
+        ("duplex_session: {max_sessions: -1}", "duplex_session.max_sessions"),
+        ("duplex_session: {overflow_policy: shrug}", "duplex_session.overflow_policy"),
+        ("session_mode: both", "session_mode"),
+        ("plugin_options: {no_such: 1}", "no_such"),
+        ("colour: blue", "colour"),
+        ("serving: 3", "serving"),
+        ("- a list", "no settings"),
+        ("serving: {port: [", "not YAML"),
+    ],
+)
+def test_bad_file_names_the_field(write_file, text, named):
+    config = write_file(text)
+    with pytest.raises(SettingsError, match=named):
+        resolve_settings(SCRIPTED, {}, config=config)
+
+
+def test_error_says_where_the_value_came_from():
+    with pytest.raises(SettingsError, match=r"serving\.port.*\$DUPLEX_PORT"):
+        resolve_settings(SCRIPTED, {"DUPLEX_PORT": "many"})
+
+
+def test_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(SettingsError, match="cannot read the settings file"):
+        resolve_settings(SCRIPTED, {}, config=tmp_path / "none.yaml")
+
+
+def test_report_shows_origins_and_no_secret():
+    resolved = resolve_settings(SCRIPTED | {"api_key": ["top-secret"]}, {"DUPLEX_PORT": "5"})
+    lines = {line.path: line for line in setting_lines(resolved)}
+    assert lines["serving.port"].value == "5"
+    assert lines["serving.port"].origin == "$DUPLEX_PORT"
+    assert lines["serving.api_keys"].value == "***"
+    assert lines["serving.host"].origin == "default"
+    assert lines["duplex_session.max_sessions"].origin == "plugin scripted"
+    assert not any("top-secret" in line.value for line in lines.values())
