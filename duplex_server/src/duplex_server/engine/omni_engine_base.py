@@ -220,9 +220,19 @@ class OmniEngineBase(ABC):
         if reason is not None:
             for callback in self._on_death:
                 callback(reason)
+            _wind_up(loop, self.options.stop_grace_s)
         asyncio.set_event_loop(None)
         loop.close()
         self._ended.set_result(None)
+
+
+def _wind_up(loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
+    """Let what still runs on a dead engine's loop end, at most so long."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=timeout_s))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

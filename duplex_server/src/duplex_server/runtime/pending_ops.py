@@ -101,6 +101,7 @@ class PendingOps:
     def close(self) -> None:
         """Call everything off; no outcome is reported any more."""
         self._deadline.close()
+        self._settle = _ignore
         pending, self._pending = self._pending, {}
         for each in pending.values():
             if each.task is not None:
@@ -162,3 +163,7 @@ class PendingOps:
     def _failure(self, op: int, kind: OpKind, error: BaseException) -> Input:
         logger.warning("%s of a session failed", kind.name, exc_info=error)
         return kind.failed(op, Fault(getattr(error, "code", kind.code), str(error) or kind.name))
+
+
+def _ignore(item: Input) -> None:
+    """What a closed session's ops report to: a reference to the session would be a cycle."""

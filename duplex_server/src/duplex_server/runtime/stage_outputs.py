@@ -79,6 +79,7 @@ class HeldOutputs:
         self._waiting.clear()
         self._bytes = 0
         self._stalled.close()
+        self._feed = _ignore
 
     def _holds_back(self) -> bool:
         return self._output.holds_back()
@@ -91,3 +92,7 @@ class HeldOutputs:
 
 def _epoch(item: StageInput) -> int:
     return item.epoch if isinstance(item, StagesIdle) else item.output.epoch
+
+
+def _ignore(item: Input) -> None:
+    """Takes the place of the session once it ends: a reference to it would be a cycle."""

@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+from duplex_sdk.protocol.duplex import SessionClosed, SessionCreated, SessionExpired, SessionUpdated
+from duplex_server.entrypoints import DuplexOmni, DuplexSessionError
+
+
+async def test_a_session_begins_with_created_and_ends_with_closed(
+    omni: DuplexOmni, reader: Any
+) -> None:
+    async with await omni.open_session() as handle:
+        seen = reader(handle)
+        created = await seen.until("session.created")
+        assert isinstance(created, SessionCreated)
+        assert created.session["id"] == handle.session_id
+    await seen.task
+    assert isinstance(seen.events[-1], SessionClosed)
+    assert seen.kinds.count("session.closed") == 1
+    assert handle.close_reason == "client_close"
+
+
+async def test_an_update_that_opens_is_answered_by_updated(omni: DuplexOmni, reader: Any) -> None:
+    async with await omni.open_session({"instructions": "x"}, by_update=True) as handle:
+        seen = reader(handle)
+        updated = await seen.until("session.updated")
+        assert isinstance(updated, SessionUpdated)
+        assert seen.kinds == ["session.created", "session.updated"]
+        assert handle.public_session["instructions"] == "x"
+
+
+async def test_five_polite_turns_get_five_answers(
+    omni: DuplexOmni, reader: Any, speech: bytes
+) -> None:
+    async with await omni.open_session() as handle:
+        seen = reader(handle)
+        for turn in range(1, 6):
+            handle.append_audio(speech)
+            handle.commit(response_create=True)
+            done = await seen.until("response.done", turn)
+            assert done.response.status == "completed"
+    created = [event.response.id for event in seen.events if event.type == "response.created"]
+    done = [event.response.id for event in seen.events if event.type == "response.done"]
+    assert created == done
+    assert len(set(done)) == 5
+
+
+async def test_a_closed_session_refuses_commands(omni: DuplexOmni) -> None:
+    handle = await omni.open_session()
+    await handle.close()
+    with pytest.raises(DuplexSessionError) as refused:
+        handle.append_audio(b"\0\0")
+    assert refused.value.code == "session_closed"
+
+
+async def test_closing_twice_is_one_close(omni: DuplexOmni, reader: Any) -> None:
+    handle = await omni.open_session()
+    seen = reader(handle)
+    await asyncio.gather(handle.close(), handle.close("again"))
+    await handle.close()
+    await seen.task
+    assert seen.kinds.count("session.closed") == 1
+
+
+async def test_close_waits_for_the_terminal_event_without_a_reader(omni: DuplexOmni) -> None:
+    handle = await omni.open_session()
+    await handle.close()
+    assert handle.closed
+    assert omni.sessions == {}
+    assert omni.health().slots_used == 0
+
+
+async def test_a_command_that_closes_ends_the_session_for_those_who_wait(omni: DuplexOmni) -> None:
+    handle = await omni.open_session()
+    handle.close_after_commands()
+    async with asyncio.timeout(5):
+        await handle.wait_closed()
+    assert handle.closed
+
+
+async def test_full_engine_refuses_retryably_and_admits_again(engine: Any) -> None:
+    async with engine(max_sessions=2) as omni:
+        first = await omni.open_session()
+        await omni.open_session()
+        with pytest.raises(DuplexSessionError) as refused:
+            await omni.open_session()
+        assert refused.value.code == "resource_exhausted"
+        assert refused.value.retryable
+        await first.close()
+        await omni.open_session()
+        assert omni.health().slots_used == 2
+
+
+async def test_a_refused_open_leaves_nothing(omni: DuplexOmni) -> None:
+    with pytest.raises(DuplexSessionError) as refused:
+        await omni.open_session({"extra_body": {"script": {"no such key": 1}}})
+    assert refused.value.code == "invalid_duplex_runtime_config"
+    assert omni.sessions == {}
+    assert omni.health().slots_used == 0
+
+
+async def test_stopping_ends_every_session_with_its_terminal_event(
+    engine: Any, reader: Any
+) -> None:
+    async with engine() as omni:
+        handles = [await omni.open_session() for _ in range(5)]
+        readers = [reader(handle) for handle in handles]
+        for seen in readers:
+            await seen.until("session.created")
+    for seen in readers:
+        async with asyncio.timeout(5):
+            await seen.task
+        assert seen.events[-1].reason == "shutdown"
+        assert seen.kinds.count("session.closed") == 1
+
+
+async def test_a_dead_engine_closes_its_handles(
+    omni: DuplexOmni, reader: Any, until_true: Any
+) -> None:
+    handle = await omni.open_session()
+    seen = reader(handle)
+    await seen.until("session.created")
+    loop = omni.engine._loop
+    loop.call_soon_threadsafe(loop.stop)
+    async with asyncio.timeout(5):
+        await seen.task
+    assert seen.events[-1].reason == "engine_dead"
+    assert not omni.health().alive
+    with pytest.raises(DuplexSessionError) as refused:
+        await omni.open_session()
+    assert refused.value.code == "engine_dead"
+
+
+async def test_grace_ends_a_detached_session(engine: Any, reader: Any) -> None:
+    async with engine(disconnect_grace_s=0.05) as omni:
+        handle = await omni.open_session()
+        seen = reader(handle)
+        await omni.detach_session(handle.session_id, 0)
+        assert omni.health().detached_sessions == 1
+        async with asyncio.timeout(5):
+            await seen.task
+        assert isinstance(seen.events[-1], SessionExpired)
+        assert seen.events[-1].reason == "disconnect_grace_expired"
+        assert omni.health().slots_used == 0
+
+
+async def test_resume_takes_the_lease_and_stale_detaches_are_refused(omni: DuplexOmni) -> None:
+    handle = await omni.open_session()
+    await omni.detach_session(handle.session_id, 0)
+    assert await omni.resume_session(handle.session_id, 0) is handle
+    assert handle.lease_generation == 1
+    with pytest.raises(DuplexSessionError) as refused:
+        await omni.detach_session(handle.session_id, 0)
+    assert refused.value.code == "session_resume_conflict"
+    assert omni.health().open_sessions == 1
+
+
+async def test_of_racing_resumes_exactly_one_succeeds(omni: DuplexOmni) -> None:
+    handle = await omni.open_session()
+    results = await asyncio.gather(
+        *(omni.resume_session(handle.session_id, 0) for _ in range(5)), return_exceptions=True
+    )
+    assert sum(result is handle for result in results) == 1
+
+
+async def test_a_resume_cancelled_on_its_way_finds_an_owner(
+    omni: DuplexOmni, until_true: Any
+) -> None:
+    handle = await omni.open_session()
+    owners: list[int] = []
+    task = asyncio.create_task(
+        omni.resume_session(
+            handle.session_id, 0, on_abandoned=lambda _, generation: owners.append(generation)
+        )
+    )
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await until_true(lambda: bool(owners))
+    assert owners == [1]
+    assert handle.lease_generation == 1
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_an_open_cancelled_anywhere_leaks_nothing(
+    engine: Any, until_true: Any, steps: int
+) -> None:
+    async with engine(max_sessions=1) as omni:
+        task = asyncio.create_task(omni.open_session())
+        for _ in range(steps):
+            await asyncio.sleep(0.0003)
+        task.cancel()
+        result = (await asyncio.gather(task, return_exceptions=True))[0]
+        if not isinstance(result, asyncio.CancelledError):
+            await result.close()
+        await until_true(lambda: omni.health().slots_used == 0)
+        assert omni.sessions == {}
+        await (await omni.open_session()).close()
+
+
+@pytest.mark.parametrize("steps", range(1, 7))
+async def test_a_close_cancelled_anywhere_still_ends_the_session(
+    engine: Any, until_true: Any, steps: int
+) -> None:
+    async with engine(max_sessions=1) as omni:
+        handle = await omni.open_session()
+        task = asyncio.create_task(handle.close())
+        for _ in range(steps):
+            await asyncio.sleep(0.0003)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await until_true(lambda: omni.health().slots_used == 0)
+        assert omni.sessions == {}
+
+
+async def test_an_ended_session_is_freed(omni: DuplexOmni, reader: Any, speech: bytes) -> None:
+    handle = await omni.open_session()
+    seen = reader(handle)
+    handle.append_audio(speech)
+    handle.commit(response_create=True)
+    await seen.until("response.done")
+    manager = omni.engine.manager
+    assert manager is not None
+    runner = weakref.ref(manager.runner(handle.session_id))
+    handle_gone = weakref.ref(handle)
+    await handle.close()
+    await seen.task
+    gc.disable()
+    try:
+        del handle, seen
+        await asyncio.sleep(0.05)
+        assert runner() is None
+        assert handle_gone() is None
+    finally:
+        gc.enable()
+
+
+async def test_an_idle_engine_keeps_nothing_of_ended_sessions(
+    omni: DuplexOmni, reader: Any, speech: bytes
+) -> None:
+    for _ in range(3):
+        async with await omni.open_session() as handle:
+            seen = reader(handle)
+            handle.append_audio(speech)
+            handle.commit(response_create=True)
+            await seen.until("response.done")
+        await seen.task
+    orchestrator = omni.engine._orchestrator
+    assert orchestrator is not None
+    assert orchestrator.request_count == 0
+    assert orchestrator.stream_count == 0
