@@ -18,7 +18,7 @@ from duplex_sdk.plugin import (
 from duplex_sdk.stage import Json, PipelineConfig, StageConfig, StageOutput
 
 from .echo import EchoCancelling
-from .routing import RECOGNISER, REPLY, SPEECH, next_prompts
+from .routing import RECOGNISER, REHEARSE, REPLY, SPEECH, next_prompts, wants_text_only
 
 __all__ = ["INPUT_RATE", "OUTPUT_RATE", "UNIT_MS", "LocalPlugin"]
 
@@ -133,14 +133,10 @@ class LocalPlugin(DuplexModelPlugin):
         self, output: StageOutput, context: OutputContext
     ) -> DuplexOutputDecision | None:
         """A session that wants no audio gets the reply's text, and the voice is not asked."""
-        if context.stage.id == REPLY and _text_only(context.session.config):
+        rehearsed = REHEARSE in output.data
+        if context.stage.id == REPLY and not rehearsed and wants_text_only(context.session.config):
             return DuplexOutputDecision("direct_response")
         return None
-
-
-def _text_only(config: Mapping[str, Json]) -> bool:
-    modalities = config.get("output_modalities")
-    return modalities is not None and "audio" not in modalities
 
 
 def _reply_options(options: Mapping[str, Json]) -> dict[str, Json]:

@@ -2,8 +2,8 @@
 
 While a turn is under way it recognises the growing utterance every half second for the partial
 transcript. As soon as the speaker pauses it recognises it for good, on the chance that the turn is
-over; when speech returns that guess is forgotten. So at the end of a turn the words are mostly
-there.
+over, and lets the next stages rehearse the answer; when speech returns that guess is forgotten. So
+at the end of a turn the words are mostly there, and the first sentence of the answer is spoken.
 
 Recognising takes 20 to 300 ms, and a step sends its outputs when it ends. So one step recognises
 for one session only: the one whose answer is waited for most. The others ask to be called again.
@@ -28,6 +28,7 @@ from duplex_sdk.stage import (
 from .hypotheses import GrowingTranscript
 from .moonshine import Moonshine
 from .recogniser import Recogniser
+from .routing import REHEARSE
 from .utterance import Utterance
 
 __all__ = ["Hearing", "RecogniserStage", "Work"]
@@ -165,7 +166,9 @@ class RecogniserStage(StageModel[Hearing]):
         hearing.partial_at_ms = utterance.duration_ms + max(
             PARTIAL_MS, utterance.duration_ms * _PARTIAL_SHARE
         )
-        new = hearing.transcript.grow(text)
+        new = hearing.transcript.grow(text) or None
+        if speculative and text:
+            return [unit.output(user_text=new, text=text, data={REHEARSE: True})]
         return [unit.output(user_text=new)] if new else []
 
     def _segment(self, unit: StageUnit[Hearing]) -> list[StageOutput]:

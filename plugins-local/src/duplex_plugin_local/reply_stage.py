@@ -22,6 +22,7 @@ from duplex_sdk.stage import (
 from .chat_endpoint import ChatEndpoint, ChatStream
 from .conversation import text_of
 from .durations import spoken_duration
+from .routing import REHEARSE
 from .rules import Question, answer
 
 __all__ = ["ReplyStage", "Talk"]
@@ -106,11 +107,20 @@ class ReplyStage(StageModel[Talk]):
 
     def step_unit(self, unit: StageUnit[Talk], now: float) -> Iterable[StageOutput]:
         """Begin a reply, or go on with one."""
+        if REHEARSE in unit.prompt.data:
+            return self._rehearse(unit)
         if unit.prompt.kind != "tick":
             return self._begin(unit, now)
         if unit.state.stream is not None:
             return self._go_on(unit, unit.state.stream, now)
         return _say(unit, unit.state.take_due(now), now)
+
+    def _rehearse(self, unit: StageUnit[Talk]) -> Iterable[StageOutput]:
+        """What it would answer, with no trace in the session; an endpoint is not asked twice."""
+        if self._endpoint is not None:
+            return []
+        reply = answer(Question(_asked(unit.prompt), unit.prompt.messages, self._clock()))
+        return [unit.output(text=reply.text, data={REHEARSE: True})]
 
     def _begin(self, unit: StageUnit[Talk], now: float) -> Iterable[StageOutput]:
         state, prompt = unit.state, unit.prompt
@@ -137,8 +147,7 @@ class ReplyStage(StageModel[Talk]):
         if stream.error is None:
             return _say(unit, text, now)
         failure = StageError("runtime_data_plane_stream_failed", stream.error, "event")
-        apology = f"{text} {APOLOGY}" if text else APOLOGY
-        return [unit.output(error=failure), *_say(unit, apology, now)]
+        return [unit.output(error=failure), *_say(unit, f"{text} {APOLOGY}", now)]
 
 
 _LATER = (

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from duplex_sdk.stage import StageInputContext, StageOutput, StagePrompt, sentences
+import msgspec
+from duplex_sdk.stage import Json, StageInputContext, StageOutput, StagePrompt, sentences
 
-__all__ = ["RECOGNISER", "REPLY", "SPEECH", "next_prompts"]
+__all__ = ["RECOGNISER", "REHEARSE", "REPLY", "SPEECH", "next_prompts", "wants_text_only"]
 
 RECOGNISER = "recogniser"
 REPLY = "reply"
 SPEECH = "speech"
+# In the data of what is worked out ahead and never shown: the turn may not be over.
+REHEARSE = "rehearse"
 
 
 def next_prompts(output: StageOutput, context: StageInputContext) -> Sequence[StagePrompt]:
@@ -18,14 +21,44 @@ def next_prompts(output: StageOutput, context: StageInputContext) -> Sequence[St
 
     The recogniser asks for a reply only at the end of a turn: partial transcripts are for the
     client. What it heard becomes the last message of the conversation; a turn that brought no
-    audio comes with its conversation in ``data``. The reply goes to the voice sentence by sentence.
+    audio comes with its conversation in ``data``. The reply goes to the voice sentence by sentence,
+    of a rehearsed one only the first.
     """
-    if context.stage.id != RECOGNISER:
-        return sentences(output, context)
-    if not output.end_of_turn:
+    if context.stage.id == RECOGNISER:
+        return _to_reply(output, context)
+    if REHEARSE in output.data:
+        return _first_sentence(output, context)
+    return sentences(output, context)
+
+
+def wants_text_only(config: Mapping[str, Json]) -> bool:
+    """Whether a session asks for answers without audio."""
+    modalities = config.get("output_modalities")
+    return modalities is not None and "audio" not in modalities
+
+
+def _to_reply(output: StageOutput, context: StageInputContext) -> Sequence[StagePrompt]:
+    if output.text is None and not output.end_of_turn:
         return ()
     if output.text is None:
         messages = tuple(output.data.get("messages", ()))
     else:
         messages = (*context.messages, {"role": "user", "content": output.text})
-    return (StagePrompt(kind="stage", final=True, text=output.text, messages=messages),)
+    return (
+        StagePrompt(
+            kind="stage",
+            final=output.end_of_turn,
+            text=output.text,
+            messages=messages,
+            data={REHEARSE: True} if REHEARSE in output.data else {},
+        ),
+    )
+
+
+def _first_sentence(output: StageOutput, context: StageInputContext) -> Sequence[StagePrompt]:
+    if wants_text_only(context.config):
+        return ()
+    # Cut as the whole reply will be, without leaving a trace in what is remembered of this turn.
+    alone = StageInputContext(context.stage, context.config)
+    first = sentences(msgspec.structs.replace(output, end_of_turn=True), alone)[0]
+    return (msgspec.structs.replace(first, final=False),)

@@ -16,6 +16,7 @@ from duplex_sdk.stage import (
     StageUnit,
 )
 
+from .routing import REHEARSE
 from .voice import SpokenSentence, Voice
 
 __all__ = ["Speaker", "SpeechStage"]
@@ -26,10 +27,17 @@ _MAX_PIECE_MS = 1000.0
 
 @dataclass(slots=True)
 class Speaker:
-    """What the stage knows of one session: how fast, and whether this turn has begun."""
+    """What the stage knows of one session.
+
+    Attributes:
+        speed: how fast it speaks.
+        begun: this turn has begun.
+        rehearsed: a sentence that was spoken ahead, its speed and its speech.
+    """
 
     speed: float
     begun: bool = False
+    rehearsed: tuple[str, float, SpokenSentence] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +85,28 @@ class SpeechStage(StageModel[Speaker]):
 
     def step_unit(self, unit: StageUnit[Speaker], now: float) -> Iterable[StageOutput]:
         """Speak a sentence; the last one of a turn ends it."""
-        assert self._voice is not None, "load comes first"
         state, final = unit.state, unit.prompt.final
         sentence = (unit.prompt.text or "").strip()
+        if REHEARSE in unit.prompt.data:
+            state.rehearsed = (sentence, state.speed, self._spoken(sentence, state))
+            return []
         outputs: list[StageOutput] = []
         if sentence:
-            spoken = self._voice.speak(sentence, state.speed)
+            spoken = self._spoken(sentence, state)
             space = " " if state.begun else ""
             outputs.extend(_outputs(unit, space, sentence, spoken))
             state.begun = True
         if final:
             state.begun = False
+            state.rehearsed = None
             outputs.append(unit.output(end_of_turn=True))
         return outputs
+
+    def _spoken(self, sentence: str, state: Speaker) -> SpokenSentence:
+        if state.rehearsed is not None and state.rehearsed[:2] == (sentence, state.speed):
+            return state.rehearsed[2]
+        assert self._voice is not None, "load comes first"
+        return self._voice.speak(sentence, state.speed)
 
 
 def _outputs(
