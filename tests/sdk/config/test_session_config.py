@@ -812,7 +812,7 @@ def test_normalizing_twice_changes_nothing_more() -> None:
         overlap_policy="shout",
         overlap_short_ack_ms=-1,
         overlap_silence_rms=-1.0,
-        playback_commit_policy="never",
+        playback_commit_policy="never",  # type: ignore[arg-type]
         turn_detection=TurnDetection(),
     )
     tame = wild.normalized()

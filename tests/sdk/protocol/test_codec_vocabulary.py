@@ -95,7 +95,8 @@ def test_duplex_door_hands_out_openai_commands_unchanged(
 
 
 def test_duplex_door_hands_out_every_message() -> None:
-    for message in (*events.DUPLEX_EVENTS, *commands.DUPLEX_COMMANDS, commands.RetrieveItem):
+    messages: list[type] = [*events.DUPLEX_EVENTS, *commands.DUPLEX_COMMANDS]
+    for message in (*messages, commands.RetrieveItem):
         assert getattr(duplex, message.__name__) is message
     assert all(hasattr(duplex, name) for name in duplex.__all__)
 

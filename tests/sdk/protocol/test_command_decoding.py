@@ -274,6 +274,9 @@ FIELD_REFUSALS: list[tuple[dict[str, Any], str, str]] = [
     ({"type": "session.update", "session": []}, "bad_event", "session"),
     ({"type": "output_audio_buffer.clear", "response_id": 5}, "bad_event", "response_id"),
     ({"type": "response.create", "response": "now"}, "bad_event", "response"),
+    ({"type": "response.cancel", "response_id": "x" * 513}, "bad_event", "response_id"),
+    ({"type": "conversation.item.delete", "item_id": "x" * 513}, "missing_item_id", "item_id"),
+    ({"type": "turn.signal", "event": "x" * 70_000}, "event_too_large", "event"),
     ({"type": "response.cancel", "response_id": []}, "bad_event", "response_id"),
     ({"type": "conversation.item.create"}, "bad_event", "item"),
     (

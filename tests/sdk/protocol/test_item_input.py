@@ -97,6 +97,16 @@ def test_image_that_is_no_jpeg_or_png_data_url_is_refused(url: Any) -> None:
     assert (error.code, error.param) == ("invalid_image", "item.content[0].image_url")
 
 
+def test_item_whose_events_would_not_fit_a_frame_is_refused() -> None:
+    limit = 1024 * 1024 - 16 * 1024
+    part = {"type": "input_text", "text": "x" * limit}
+    assert refusal(content=[part]).code == "event_too_large"
+    assert refusal(id="x" * 513).param == "item.id"
+    assert message({"type": "input_text", "text": "x" * (limit - 512)}).item.id == "item_new"
+    audio = message({"type": "input_audio", "audio": "AAAA" * 400_000})
+    assert len(audio.audio[0].data) == 1_200_000
+
+
 @pytest.mark.parametrize("role", ["assistant", "system"])
 def test_images_belong_to_users(role: str) -> None:
     part = {"type": "input_image", "image_url": data_url(PNG, "png")}
