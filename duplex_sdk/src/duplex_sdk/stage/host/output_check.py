@@ -21,7 +21,7 @@ class OutputFaultError(ValueError):
 
 
 class OutputCheck:
-    """Checks outputs one by one, mends samples that are no numbers, cuts audio into pieces of 1 s."""
+    """Checks outputs, mends samples that are no numbers, cuts audio into pieces of 1 s."""
 
     def __init__(self, rate: int | None) -> None:
         """``rate``: Hz that audio must have; None: any."""
