@@ -187,7 +187,8 @@ class CancelFlow:
         state = self._state
         cursor = state.playback.cursor(response_id)
         epoch = state.epoch
-        self._end_epoch(0.0 if cursor is None else cursor.sent_ms, drop_answers=False)
+        policy = state.config.playback_commit_policy
+        self._end_epoch(0.0 if cursor is None else cursor.heard_ms(policy), drop_answers=False)
         state.do(DropQueuedAudio(response_id, epoch))
         self.recut(response_id)
 

@@ -67,12 +67,16 @@ class SpeechVerdict(msgspec.Struct, frozen=True, gc=False):
         active: the utterance goes on past the end of the chunk (detector only).
         marks: begins and ends inside the chunk, in order.
         rms: root mean square of the decoded samples, full scale 1.0; None without samples.
+        voiced_ms: speech in the chunk without the silence that an utterance ends with; what was
+            heard while the detector made up its mind counts with the chunk in which it did. None
+            when no detector ran.
     """
 
     is_speech: bool | None = None
     active: bool = False
     marks: tuple[SpeechMark, ...] = ()
     rms: float | None = None
+    voiced_ms: float | None = None
 
 
 class Started(msgspec.Struct, frozen=True):

@@ -146,7 +146,7 @@ class Intake:
             supports_barge_in=capabilities.supports_barge_in,
             auto_responds=state.auto_responds,
             is_speech=speech,
-            duration_ms=speech_duration_ms(command, audio),
+            duration_ms=self._spoken_ms(command, verdict, audio),
             overlap_speech_ms=int(state.turn_input.overlap_speech_ms),
             short_ack_ms=config.overlap_short_ack_ms,
             barge_in_ms=config.overlap_barge_in_ms,
@@ -159,6 +159,13 @@ class Intake:
             frames_alone_allowed="audio" not in capabilities.required_input_modalities,
         )
         return decide_overlap(snapshot) if overlap_applies(snapshot) else None
+
+    @staticmethod
+    def _spoken_ms(command: AppendAudio, verdict: SpeechVerdict, audio: PcmChunk | None) -> int:
+        """How much speech an append adds; the silence that ends an utterance is none."""
+        if verdict.voiced_ms is not None:
+            return int(verdict.voiced_ms)
+        return speech_duration_ms(command, audio)
 
     def _carry_out(
         self,

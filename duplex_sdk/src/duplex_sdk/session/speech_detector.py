@@ -45,6 +45,12 @@ class SpeechDetector:
         self._candidate = 0
         self._candidate_start = clock_samples
         self._silence = 0
+        self._voiced = 0
+
+    @property
+    def voiced_samples(self) -> int:
+        """Samples of utterances so far without the silences in and after them; never reset."""
+        return self._voiced
 
     @property
     def active(self) -> bool:
@@ -101,6 +107,7 @@ class SpeechDetector:
         if self._candidate < self._min_speech:
             return None
         self._active = True
+        self._voiced += self._candidate
         self._candidate = 0
         self._silence = 0
         start = max(self._stream_start, self._candidate_start - self._padding, 0)
@@ -109,6 +116,7 @@ class SpeechDetector:
     def _in_utterance(self, probability: float) -> SpeechMark | None:
         if probability >= self._enter:
             self._silence = 0
+            self._voiced += FRAME_SAMPLES
             return None
         if probability >= self._leave and self._silence == 0:
             return None

@@ -73,9 +73,11 @@ class EnergyEar:
         self._partial = heard[whole:]
         marks: list[SpeechMark] = []
         spoken = detector.active
+        voiced = detector.voiced_samples
         for frame in heard[:whole].reshape(-1, FRAME_SAMPLES):
             loud = float(numpy.sqrt(numpy.mean(numpy.square(frame)))) >= LOUD
             mark = detector.frame(1.0 if loud else 0.0)
             marks += [] if mark is None else [mark]
             spoken = spoken or detector.active
-        return SpeechVerdict(spoken, detector.active, tuple(marks), rms)
+        voiced_ms = (detector.voiced_samples - voiced) * 1000 / SAMPLE_RATE
+        return SpeechVerdict(spoken, detector.active, tuple(marks), rms, voiced_ms)

@@ -43,6 +43,17 @@ def tone(ms: float, rate: int = 16_000, hz: float = 220.0, level: float = 0.3) -
     return (wave * 32767).astype("<i2").tobytes()
 
 
+def _prepared(plugin: DuplexModelPlugin, config: DuplexSessionConfig) -> Mapping[str, Any]:
+    """What the plugin makes of the config at the opening; nothing to wait for in a lab."""
+    preparing = plugin.prepare_runtime_config(config.for_stages(""), model_config=plugin.options)
+    try:
+        preparing.send(None)  # type: ignore[attr-defined]
+    except StopIteration as done:
+        prepared: Mapping[str, Any] = done.value
+        return prepared
+    raise RuntimeError("the plugin waits for something while a session opens; a lab cannot")
+
+
 class SessionLab:
     """A session with a one-stage plugin, in virtual time.
 
@@ -86,7 +97,7 @@ class SessionLab:
             plugin=plugin,
             pipeline=self.pipeline,
             limits=self.limits,
-            runtime_config=runtime_config or {},
+            runtime_config=runtime_config or _prepared(plugin, config),
             ids=ids,
             wall_time=0.0,
             now=0.0,
@@ -171,9 +182,8 @@ class SessionLab:
             if moment > end:
                 break
             self.now = max(self.now, moment)
-            if not self._work():
-                if moment >= end:
-                    break
+            if not self._work() and moment >= end:
+                break
         self.now = end
 
     def _next_timer(self) -> float | None:
@@ -193,11 +203,13 @@ class SessionLab:
 
     def _deliver(self) -> None:
         result = self._host.step()
+        submitted = self._seq
         for output in result.outputs:
             self.feed(inputs.StageOutputReceived(output, 0))
         for _, error in result.failed:
             self.feed(inputs.StageFailed(error.code, error.message))
-        if result.idle:
+        if result.idle and submitted == self._seq:
+            # Work that these outputs brought about makes the news old.
             self.feed(inputs.StagesIdle(self.session.epoch))
 
     # the shell

@@ -237,6 +237,7 @@ class _Listener:
         self._partial = pending[whole:]
         marks: list[SpeechMark] = []
         spoken = self._detector.active
+        voiced = self._detector.voiced_samples
         for start in range(0, whole, FRAME_SAMPLES):
             probability, self._state = self._backend.infer(
                 pending[start : start + FRAME_SAMPLES], self._state
@@ -246,7 +247,11 @@ class _Listener:
                 marks.append(mark)
             spoken = spoken or self._detector.active
         return SpeechVerdict(
-            is_speech=spoken, active=self._detector.active, marks=tuple(marks), rms=rms
+            is_speech=spoken,
+            active=self._detector.active,
+            marks=tuple(marks),
+            rms=rms,
+            voiced_ms=(self._detector.voiced_samples - voiced) * 1000 / VAD_RATE,
         )
 
 
