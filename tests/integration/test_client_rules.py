@@ -122,6 +122,16 @@ class Peer:
 async def peer(server_url: str, query: str = "?model=gpt-realtime") -> AsyncIterator[Peer]:
     async with connect(f"{server_url}/v1/realtime{query}", compression=None, max_size=MIB) as ws:
         yield Peer(ws)
+        # Close while reading: a close behind unread frames would wait for its own timeout.
+        await asyncio.gather(ws.close(), _drain(ws))
+
+
+async def _drain(ws: ClientConnection) -> None:
+    try:
+        while True:
+            await ws.recv()
+    except ConnectionClosed:
+        return
 
 
 def slots_used(server_url: str) -> int:

@@ -76,14 +76,16 @@ class _Printer:
         self._dialogue = dialogue
         self._console = console
         self._printed = 0
+        self._interruptions = 0
 
     def print_new(self) -> None:
         """Print the lines that ended, up to the first that did not."""
         while self._printed < len(self._dialogue.lines):
             line = self._dialogue.lines[self._printed]
             if not line.final:
-                return
+                break
             self._print(line)
+        self._print_interruptions()
 
     def print_rest(self) -> None:
         """Print what is left, ended or not."""
@@ -93,3 +95,13 @@ class _Printer:
     def _print(self, line: Line) -> None:
         self._console.print(styled_line(line), soft_wrap=True)
         self._printed += 1
+        self._interruptions += line.interrupted
+
+    def _print_interruptions(self) -> None:
+        # Speech is made faster than it is heard: a line can be complete, and printed, long before
+        # somebody speaks over it.
+        shown = self._dialogue.lines[: self._printed]
+        interrupted = sum(line.interrupted for line in shown)
+        if interrupted > self._interruptions:
+            self._interruptions = interrupted
+            self._console.print(Text("       -- interrupted", style="yellow"))
