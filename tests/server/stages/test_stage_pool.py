@@ -78,6 +78,8 @@ class TestSessions:
     ) -> None:
         pool = await shop.pool(quick=quick)
         pool.open(StageSession("a"))
+        # The close begins first, so that the unit is already on its way when it does.
+        await asyncio.sleep(0.01)
         closing = asyncio.ensure_future(pool.close("a"))
         shop.submit(pool, "a", "unheard")
         await asyncio.sleep(0)
