@@ -94,6 +94,12 @@ class Site:
         )
 
 
+@pytest.fixture(scope="session")
+def sites() -> type[Site]:
+    """Makes more such folders."""
+    return Site
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     folder = tmp_path / "site"

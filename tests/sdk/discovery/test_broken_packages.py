@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from duplex_sdk.discovery import examine, find
+from duplex_sdk.errors import DuplexError
 
 # Kind -> (source of the descriptor's module, what the error names).
 BROKEN: dict[str, tuple[str, str]] = {
@@ -74,35 +76,46 @@ def test_a_healthy_plugin_beside_them_is_found_and_loaded(sick: Any) -> None:
 
 
 @EVERY_KIND
-def test_asking_for_a_broken_one_fails_with_its_cause_and_a_hint(site: Any, kind: str) -> None:
+def test_asking_for_a_broken_one_fails_with_its_cause_and_a_hint(on_path: Any, kind: str) -> None:
     source, cause = BROKEN[kind]
-    site.plugin(kind, source)
-    done = site.duplex("plugins", "inspect", kind)
+    on_path().plugin(kind, source)
+    with pytest.raises(DuplexError) as refused:
+        find(kind)
+    assert cause in str(refused.value)
+    assert "pip install" in (refused.value.hint or "")
+
+
+def test_the_command_prints_the_cause_and_no_traceback(site: Any) -> None:
+    site.plugin("prints", BROKEN["prints"][0])
+    done = site.duplex("plugins", "inspect", "prints")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-2:]
-    assert last[0].startswith("error: ")
-    assert cause in last[0]
-    assert last[1].startswith("hint: ")
-    assert "pip install" in last[1]
+    printed, error, hint = done.stderr.splitlines()
+    assert printed == '{"plugins": 1}'
+    assert error.startswith("error: plugin 'prints' (duplex-plugin-prints 1.0) is broken")
+    assert hint == "hint: pip install -U duplex-plugin-prints"
+
+
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory: pytest.TempPathFactory, sites: Any) -> dict[str, Any]:
+    """What one run of the doctor says of all the broken ones, by plugin."""
+    site = sites(tmp_path_factory.mktemp("site"))
+    for name, (source, _) in BROKEN.items():
+        site.plugin(name, source)
+    done = site.duplex("plugins", "doctor", "--json", timeout=60)
+    assert done.returncode == 1
+    reports = json.loads(done.stdout)["reports"]
+    return {report["subject"].partition(" ")[0]: report for report in reports}
 
 
 @EVERY_KIND
-def test_the_doctor_names_the_trouble_of_each(site: Any, kind: str) -> None:
-    source, cause = BROKEN[kind]
-    site.plugin(kind, source)
-    done = site.duplex("plugins", "doctor", kind, "--json")
-    assert done.returncode == 1
-    (report,) = json.loads(done.stdout)["reports"]
-    wrong = [check for check in report["checks"] if not check["ok"]]
+def test_the_doctor_names_the_trouble_of_each(examined: dict[str, Any], kind: str) -> None:
+    wrong = [check for check in examined[kind]["checks"] if not check["ok"]]
     assert len(wrong) == 1
-    assert cause in wrong[0]["detail"]
+    assert BROKEN[kind][1] in wrong[0]["detail"]
 
 
 def test_the_doctor_gives_up_on_one_that_hangs(on_path: Any) -> None:
-    from duplex_sdk.discovery import examine
-
     site = on_path()
     site.plugin("hangs", HANGING)
     (report,) = examine("hangs", timeout_s=0.2)
