@@ -69,6 +69,13 @@ def test_audio_leaves_the_item_as_bytes() -> None:
     assert [part.transcript for part in made.item.content] == ["hello", ""]
 
 
+def test_replayed_audio_may_be_words_alone() -> None:
+    made = message({"type": "input_audio", "transcript": "hello"})
+    assert made.audio == ()
+    assert isinstance(made.item.content, tuple)
+    assert [part.transcript for part in made.item.content] == ["hello"]
+
+
 @pytest.mark.parametrize(("data", "kind"), [(PNG, "png"), (JPEG, "jpeg"), (JPEG, "jpg")])
 def test_image_leaves_a_placeholder(data: bytes, kind: str) -> None:
     made = message({"type": "input_image", "image_url": data_url(data, kind), "detail": "low"})

@@ -41,6 +41,7 @@ __all__ = [
     "CreateItem",
     "CreateResponse",
     "DeleteItem",
+    "DuplexCommand",
     "Heartbeat",
     "RealtimeCommand",
     "RetrieveItem",
@@ -48,6 +49,10 @@ __all__ = [
     "TruncateItem",
     "UpdateSession",
 ]
+
+
+DuplexCommand = RealtimeCommand
+"""What a client asks of a session; its mailbox form is made by ``mailbox_payload``."""
 
 
 # Tier 2

@@ -168,8 +168,11 @@ def _read_part(
     if kind not in _PART_TYPES[role]:
         raise part.refuse("type", f"is no part of a message by {role}")
     if kind == "input_audio":
-        audio.append(_audio_part(part))
-        parts.append(ContentPart(type=kind, transcript=audio[-1].transcript or ""))
+        transcript = part.text("transcript") or ""
+        # A client that replays a conversation has the words and no longer the sound.
+        if not transcript or part.get("audio") is not None:
+            audio.append(_audio_part(part))
+        parts.append(ContentPart(type=kind, transcript=transcript))
     elif kind == "input_image":
         images.append(_image_part(part))
         detail = images[-1].detail
