@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from duplex_sdk.protocol import realtime
 from duplex_sdk.protocol.duplex import (
     AckPlayback,
     AppendAudio,
@@ -14,6 +15,7 @@ from duplex_sdk.protocol.duplex import (
     Commit,
     CreateItem,
     EventAck,
+    RealtimeProtocolError,
     ResumeRequest,
     UpdateSession,
     decode_command,
@@ -90,3 +92,22 @@ def test_server_frame_keeps_its_number_and_epoch(frame: dict[str, Any]) -> None:
     read = decode_server_frame(json.dumps(frame))
     assert read.server_event_seq == frame.get("server_event_seq")
     assert read.event.epoch == frame.get("epoch")
+
+
+@pytest.mark.parametrize("frame", frames("server"))
+def test_openai_tier_renders_a_frame_without_our_keys(frame: dict[str, Any]) -> None:
+    """The twin of a Tier 2 event says the same, less what we add; Tier 3 it does not know."""
+    known = {event.type for event in realtime.REALTIME_EVENTS}
+    if frame["type"] not in known:
+        with pytest.raises(RealtimeProtocolError, match="unknown event type"):
+            realtime.decode_event(frame)
+        return
+    rendered = realtime.decode_event(frame).to_realtime()
+    for key, value in rendered.items():
+        if key not in {"event_id", "error"}:
+            assert frame[key] == value
+    ours = {"server_event_seq", "epoch", "resume_token", "attachment_generation", "event"}
+    assert not ours & set(rendered)
+    assert ("response_id" in rendered) == (
+        "response_id" in frame and frame["type"] not in {"response.created", "response.done"}
+    )

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from duplex_sdk.protocol import realtime
 from duplex_sdk.protocol.duplex import (
     COMMAND_ALIASES,
     DUPLEX_COMMANDS,
@@ -39,7 +40,6 @@ from duplex_sdk.protocol.duplex import (
     mailbox_payload,
 )
 from duplex_sdk.protocol.realtime import commands as tier1
-from duplex_sdk.protocol.realtime import decode as tier1_decode
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 JPEG = b"\xff\xd8\xff\xe0" + bytes(8)
@@ -507,13 +507,13 @@ def test_mailbox_form_keeps_the_client_id_under_its_own_name() -> None:
 
 
 def test_openai_tier_decodes_only_its_own_commands() -> None:
-    pure = tier1_decode.decode_command(append(audio="AAE=", video_frames=[b64(PNG)]))
+    pure = realtime.decode_command(append(audio="AAE=", video_frames=[b64(PNG)]))
     assert type(pure) is tier1.AppendAudio
-    assert type(tier1_decode.decode_command({"type": "input_audio_buffer.commit"})) is tier1.Commit
+    assert type(realtime.decode_command({"type": "input_audio_buffer.commit"})) is tier1.Commit
     with pytest.raises(RealtimeProtocolError, match="unknown message type"):
-        tier1_decode.decode_command({"type": "barge_in"})
+        realtime.decode_command({"type": "barge_in"})
     with pytest.raises(RealtimeProtocolError, match="audio is missing"):
-        tier1_decode.decode_command(append())
+        realtime.decode_command(append())
 
 
 def test_commands_are_values() -> None:
