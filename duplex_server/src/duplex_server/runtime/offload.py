@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -15,6 +16,8 @@ from .crossing import Crossing
 __all__ = ["Offload", "Outcome"]
 
 logger = logging.getLogger(__name__)
+
+CLOSE_WAIT_S = 2.0
 
 T = TypeVar("T")
 
@@ -66,10 +69,17 @@ class Offload:
         self._jobs.put((work, report))
 
     def close(self) -> None:
-        """Stop: queued work is dropped, outcomes are no longer reported."""
+        """Stop: queued work is dropped, outcomes are no longer reported; work under way may end.
+
+        Waits a moment for it: a thread inside a native library when the interpreter goes away
+        takes the whole process down with SIGABRT.
+        """
         self._crossing.close()
         for _ in self._threads:
             self._jobs.put(None)
+        deadline = time.monotonic() + CLOSE_WAIT_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _start_thread(self) -> None:
         name = f"duplex-offload-{len(self._threads)}"
