@@ -48,6 +48,8 @@ def main() -> int:
     arguments = parser.parse_args()
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
     workload, machine = SMOKE if arguments.smoke else FULL, describe_machine()
     console.print(
         f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']},"

@@ -22,8 +22,8 @@ RATE_HZ = 16_000
 P50_TARGET_MS = {1: 450.0}
 P95_TARGET_MS = {16: 700.0}
 ANSWER_TIMEOUT_S = 20.0
-# A sample this loud belongs to the speech, not to its fading.
-LOUD = 0.01
+# Speech ends with its last sample above the level the protocol takes for silence.
+LOUD = 0.003
 SESSION = {
     "audio": {
         "input": {

@@ -58,14 +58,14 @@ class Spoken:
         question: what each says; the answer is short.
         turns: questions a session asks.
         sessions: how many talk at once, one run for each number.
-        append_ms: audio in one append.
+        append_ms: audio in one append, as browsers and telephones send it.
         pause_s: between an answer and the next question, at least and at most.
     """
 
     question: str = "What is seven plus five?"
     turns: int = 6
     sessions: tuple[int, ...] = (1, 16)
-    append_ms: int = 40
+    append_ms: int = 20
     pause_s: tuple[float, float] = (0.6, 2.0)
 
 
@@ -93,6 +93,6 @@ SMOKE = Workload(
         realtime_steps=(8,),
         realtime_s=0.5,
     ),
-    Spoken(turns=1, sessions=(1,)),
+    Spoken(turns=2, sessions=(1,)),
     imports=1,
 )
