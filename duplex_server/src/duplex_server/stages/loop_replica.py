@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -15,8 +15,6 @@ from .inline_replica import HostSettings, InlineReplica
 from .replica import Progress, ReplicaSink
 
 __all__ = ["LoopReplica"]
-
-logger = logging.getLogger(__name__)
 
 
 class LoopReplica(InlineReplica):
@@ -84,7 +82,9 @@ class LoopReplica(InlineReplica):
         if self._timer_at != due:
             self._disarm()
             self._timer_at = due
-            self._timer = asyncio.get_running_loop().call_later(due - now, self._on_timer)
+            # uvloop's timers count whole ms: rounded down they would fire early and spin.
+            pause = math.ceil((due - now) * 1000) / 1000
+            self._timer = asyncio.get_running_loop().call_later(pause, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
