@@ -288,6 +288,11 @@ class DuplexEngineSession:
         return self._state.epoch
 
     @property
+    def input_bytes(self) -> int:
+        """All input bytes that the session occupies, moving and held; cheap."""
+        return self._state.input_bytes.total
+
+    @property
     def moving_input_bytes(self) -> int:
         """Input bytes that drain by themselves."""
         return self._line.moving_bytes + self._appends.moving_bytes

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from duplex_sdk.plugin import DuplexModelPlugin, DuplexSessionRuntimeConfig
 
-from duplex_server.runtime.control import ControlMessage, ControlResult, RoomMadeMessage
+from duplex_server.runtime.control import (
+    ControlMessage,
+    ControlResult,
+    RoomAskedMessage,
+    RoomMadeMessage,
+)
 from duplex_server.runtime.errors import DuplexSessionError
 from duplex_server.runtime.offload import Offload
 from duplex_server.runtime.output_wakes import OutputWakes
@@ -190,11 +195,18 @@ class DuplexOmniEngine(AsyncOmniEngine):
             self.figures.rejections[result.fault.code] += 1
         self._rpc.resolve(control_id, result)
 
+    def ask_for_room(self, session_id: str) -> None:
+        """Have a session publish how much input it takes; from any thread."""
+        self._notify(RoomAskedMessage(session_id))
+
     def _room_made(self, session_id: str) -> None:
+        self._notify(RoomMadeMessage(session_id))
+
+    def _notify(self, message: RoomAskedMessage | RoomMadeMessage) -> None:
         try:
-            self.send(RoomMadeMessage(session_id))
+            self.send(message)
         except (EngineDeadError, EngineBusyError) as error:
-            logger.debug("room for session %s was not reported: %s", session_id, error)
+            logger.debug("a %s was not sent: %s", type(message).__name__, error)
 
 
 def _slots(wanted: int, pools: Sequence[StagePool]) -> int:

@@ -24,6 +24,7 @@ from duplex_server.runtime.control import (
     CommandMessage,
     OpenSessionMessage,
     ResumeSessionMessage,
+    RoomAskedMessage,
     RoomMadeMessage,
     TouchSessionMessage,
 )
@@ -191,6 +192,8 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
             self.manager.dispatch(message)
         elif isinstance(message, RoomMadeMessage):
             self.manager.room_made(message.session_id)
+        elif isinstance(message, RoomAskedMessage):
+            self.manager.room_asked(message.session_id)
         else:
             return super()._dispatch_message(message)
         return True

@@ -339,6 +339,7 @@ class DuplexOmni(AsyncOmni):
             session_id, omni=self, capabilities=self.duplex_capabilities, link=link
         )
         self._handles[session_id] = handle
+        link.room.on_ask(lambda: self.engine.ask_for_room(session_id))
         link.output.on_closed(lambda: self._handles.pop(session_id, None))
         return handle
 

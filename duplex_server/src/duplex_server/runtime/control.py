@@ -24,6 +24,7 @@ __all__ = [
     "ControlResult",
     "OpenSessionMessage",
     "ResumeSessionMessage",
+    "RoomAskedMessage",
     "RoomMadeMessage",
     "SessionMessage",
     "TouchSessionMessage",
@@ -93,5 +94,11 @@ class ControlResult(msgspec.Struct, frozen=True):
 
 class RoomMadeMessage(msgspec.Struct, frozen=True):
     """A reader took events of a session whose stage outputs were held back."""
+
+    session_id: str
+
+
+class RoomAskedMessage(msgspec.Struct, frozen=True):
+    """A caller waits until a session takes more input."""
 
     session_id: str

@@ -123,6 +123,8 @@ class SessionEar:
             chunk = self._decoder.decode(effect.audio, effect.format, effect.rate)
         except BadAudioError as error:
             return AudioDecoded(effect.op, fault=Fault("bad_audio", str(error), param="audio"))
+        if effect.flush:
+            chunk = PcmChunk.join((chunk, self._decoder.flush()))
         if chunk is None or not chunk.data:
             return AudioDecoded(effect.op)
         length = chunk.count

@@ -1,14 +1,16 @@
 """How much more input a session takes: figures the engine publishes and a caller reads.
 
 Reading needs no hop to the engine thread, so that a connection may ask before every append. The
-figures trail the engine by what is on its way to it; the caller counts that itself. Only waiting
-needs the lock.
+figures trail the engine by what is on its way to it; the caller counts that itself. How much of the
+input only the client can let go of takes the engine some counting: it is asked for that only when
+something does not fit.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -41,14 +43,15 @@ class RoomLimits:
 class InputRoom:
     """Shared by the caller of one session and the engine.
 
-    ``held`` bytes go only when the client commits, clears or cancels; ``moving`` ones drain by
-    themselves.
+    Some of the input goes only when the client commits, clears or cancels: it is *held*. The rest
+    drains by itself.
     """
 
     def __init__(self, limits: RoomLimits) -> None:
         self._limits = limits
-        self._held = 0
-        self._moving = 0
+        self._total = 0
+        self._held: int | None = None
+        self._ask: Callable[[], object] | None = None
         self._commands = 0
         self._turns = 0
         self._sent = 0
@@ -74,10 +77,19 @@ class InputRoom:
         """Commands sent and not yet taken."""
         return self._sent_commands - self._taken_commands
 
-    def publish(self, *, held: int, moving: int, commands: int, turns: int) -> None:
-        """Engine: what the session holds now."""
+    def on_ask(self, ask: Callable[[], object]) -> None:
+        """Caller: what has the engine publish how much is held."""
+        self._ask = ask
+
+    @property
+    def waited_for(self) -> bool:
+        """Engine: somebody waits, so ``held`` should be published."""
+        return bool(self._waiters)
+
+    def publish(self, *, total: int, commands: int, turns: int, held: int | None = None) -> None:
+        """Engine: what the session has now; ``held`` None: not counted."""
+        self._total = total
         self._held = held
-        self._moving = moving
         self._commands = commands
         self._turns = turns
         if self._waiters:
@@ -86,15 +98,18 @@ class InputRoom:
     def close(self) -> None:
         """Engine: the session ends; nobody waits any longer."""
         self._closed = True
+        self._ask = None
         self._wake()
 
     def room(self, count: int, *, turn: bool = False) -> Room:
-        """Whether a command with ``count`` bytes fits; ``turn``: it takes a pending turn too."""
+        """Whether a command with ``count`` bytes fits; ``turn``: it takes a pending turn too.
+
+        ``NEVER`` is said only once the engine has counted what is held; until then ``LATER``.
+        """
         limits = self._limits
-        if self._held + count > limits.input_bytes:
+        if (self._held or 0) + count > limits.input_bytes:
             return Room.NEVER
-        on_the_way = self._sent - self._taken
-        if self._held + self._moving + on_the_way + count > limits.input_bytes:
+        if self._total + self._sent - self._taken + count > limits.input_bytes:
             return Room.LATER
         places = limits.commands - PLACES_FOR_OTHERS if count else limits.commands
         if self._commands + self.on_the_way >= places:
@@ -113,9 +128,10 @@ class InputRoom:
             waiter: asyncio.Future[None] = loop.create_future()
             with self._lock:
                 self._waiters.append((loop, waiter))
-            if self._closed or self.room(count, turn=turn) is not Room.LATER:
-                continue
-            await waiter
+            if self._held is None and self._ask is not None:
+                self._ask()
+            if not self._closed and self.room(count, turn=turn) is Room.LATER:
+                await waiter
         return False
 
     def _wake(self) -> None:

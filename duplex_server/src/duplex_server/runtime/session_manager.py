@@ -124,6 +124,12 @@ class DuplexSessionManager(RunnerOwner):
         if runner is not None:
             runner.room_made()
 
+    def room_asked(self, session_id: str) -> None:
+        """A caller waits until the session takes more input."""
+        runner = self._runners.get(session_id)
+        if runner is not None:
+            runner.room_asked()
+
     def _command(self, message: CommandMessage) -> None:
         refusal = self._table.refusal(message.session_id)
         runner = self._runners.get(message.session_id)

@@ -161,6 +161,10 @@ class DuplexSessionRunner:
         """The reader took events: what was held back may go on."""
         self._held.release()
 
+    def room_asked(self) -> None:
+        """Somebody waits until the session takes more input."""
+        self._publish()
+
     def stop(self) -> None:
         """Call everything off and let go of every reference; the session is not told."""
         self._owner = None
@@ -323,12 +327,12 @@ class DuplexSessionRunner:
     def _publish(self) -> None:
         if self._owner is None:
             return
-        session = self.session
-        self._link.room.publish(
-            held=session.held_input_bytes,
-            moving=session.moving_input_bytes,
+        session, room = self.session, self._link.room
+        room.publish(
+            total=session.input_bytes,
             commands=session.waiting_commands,
             turns=session.pending_turns,
+            held=session.held_input_bytes if room.waited_for else None,
         )
 
 
