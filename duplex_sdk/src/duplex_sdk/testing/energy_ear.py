@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EnergyEar"]
 
+
 LOUD = 0.01
 """Root mean square from which a frame counts as speech, full scale 1.0."""
 
@@ -57,6 +58,8 @@ class EnergyEar:
             chunk = self._decoder.decode(effect.audio, effect.format, effect.rate)
         except BadAudioError as error:
             return AudioDecoded(effect.op, fault=Fault("bad_audio", str(error)))
+        if effect.flush:
+            chunk = PcmChunk.join((chunk, self._decoder.flush()))
         if chunk is None or not chunk.data:
             return AudioDecoded(effect.op)
         return AudioDecoded(effect.op, chunk, self._verdict(chunk, effect.listen))

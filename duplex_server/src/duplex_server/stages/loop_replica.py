@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +16,8 @@ from .inline_replica import HostSettings, InlineReplica
 from .replica import Progress, ReplicaSink
 
 __all__ = ["LoopReplica"]
+
+logger = logging.getLogger(__name__)
 
 
 class LoopReplica(InlineReplica):
@@ -64,11 +67,21 @@ class LoopReplica(InlineReplica):
         host = self._host
         if host is None:
             return
-        self._drain(host)
-        result = host.step()
-        if result:
-            self._sink.on_result(self, result)
-        self._arm(host)
+        try:
+            self._drain(host)
+            result = host.step()
+        except Exception as error:
+            logger.exception("a stage on the engine loop broke down")
+            self._host = None
+            self._disarm()
+            host.shutdown()
+            self._sink.on_dead(self, f"its host broke down: {error!r}")
+            return
+        try:
+            if result:
+                self._sink.on_result(self, result)
+        finally:
+            self._arm(host)
 
     def _arm(self, host: StageHost) -> None:
         due = host.next_due()

@@ -108,6 +108,12 @@ class Script(Struct, frozen=True, forbid_unknown_fields=True):
         """CPU time of one step in seconds."""
         return max(self.cost_ms, self.cost_pct * self.unit_ms / 100) / 1000
 
+    @property
+    def tells_heard(self) -> bool:
+        """Whether an answer describes its input."""
+        said = (*self.answers, *(act.say for act in self.at))
+        return any(answer is not None and answer.heard for answer in said)
+
     def fault(self, where: str, nth: int) -> Fault | None:
         """The fault for the call number ``nth`` of a place."""
         fits = (each for each in self.faults if each.where == where and each.nth in ("every", nth))

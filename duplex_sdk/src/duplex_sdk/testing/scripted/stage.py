@@ -104,7 +104,9 @@ class ScriptedModel(StageModel[_Talk]):
         if prompt.audio is not None:
             data = prompt.audio.data
             talk.clock_ms += prompt.audio.duration_ms
-            talk.heard.append(data[: len(data) - prompt.padding * SAMPLE_BYTES])
+            # Hours of input are kept only for a script that tells what it heard.
+            if script.tells_heard or not talk.heard:
+                talk.heard.append(data[: len(data) - prompt.padding * SAMPLE_BYTES])
         outputs = _native(unit) if script.turns == "native" else _by_turns(unit, now)
         if not script.faults:
             return outputs
