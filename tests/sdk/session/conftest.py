@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from duplex_sdk.plugin import load_duplex_plugin
 from duplex_sdk.testing.scripted import plugin as scripted
 from duplex_sdk.testing.session_lab import SessionLab

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from duplex_sdk.protocol.duplex import (
     AckPlayback,
     BargeIn,
@@ -330,9 +329,10 @@ def test_truncation_to_nothing_leaves_an_item_with_no_words(make_lab: Any) -> No
 def test_a_user_item_cannot_be_truncated(manual_lab: SessionLab) -> None:
     speaking(manual_lab)
     user = of(manual_lab, "input_audio_buffer.committed")[0]["item_id"]
-    manual_lab.send(TruncateItem(item_id=user, audio_end_ms=5), TruncateItem(
-        item_id="item_none", audio_end_ms=5
-    ))
+    manual_lab.send(
+        TruncateItem(item_id=user, audio_end_ms=5),
+        TruncateItem(item_id="item_none", audio_end_ms=5),
+    )
     assert [e["code"] for e in errors(manual_lab)] == [
         "bad_event",
         "item_truncate_invalid_item_id",

@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from duplex_sdk.session.inputs import CloseRequested, Fault, LeaseDetached, LeaseResumed
 from duplex_sdk.session.session_table import SessionTable, SlotState
 from duplex_sdk.session.table_messages import (

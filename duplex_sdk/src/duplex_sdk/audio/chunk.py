@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -74,6 +75,21 @@ class PcmChunk(msgspec.Struct, frozen=True, gc=False):
                 hint="convert it with .astype(numpy.float32), scaled to -1..1",
             )
         return cls(numpy.ascontiguousarray(samples, dtype="<f4").tobytes(), rate)
+
+    @staticmethod
+    def join(chunks: Iterable[PcmChunk | None]) -> PcmChunk | None:
+        """Stretches of one rate as one, in order; None when there is none at all.
+
+        Raises:
+            BadAudioError: they have different rates.
+        """
+        known = [chunk for chunk in chunks if chunk is not None]
+        if len(known) < 2:
+            return known[0] if known else None
+        rates = {chunk.rate for chunk in known}
+        if len(rates) > 1:
+            raise BadAudioError(f"audio of {sorted(rates)} Hz cannot be joined")
+        return PcmChunk(b"".join(chunk.data for chunk in known), known[0].rate)
 
     @classmethod
     def silence(cls, count: int, rate: int) -> PcmChunk:

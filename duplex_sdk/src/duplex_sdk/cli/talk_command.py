@@ -7,9 +7,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.console import Console
+
 from duplex_sdk.clients import ClientSessionClosedError, DuplexClient
 from duplex_sdk.errors import DuplexError
-from rich.console import Console
 
 from .server_process import ServerProcess
 from .talk_audio import Device, Microphone, RecordedSpeech, Recorder, load_pcm16

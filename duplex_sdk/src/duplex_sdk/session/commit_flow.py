@@ -93,6 +93,7 @@ class CommitFlow:
             ),
             turn=turn,
         )
+        self._line.push_flush()
         self._line.push(step)
 
     def turn_ended(self) -> None:

@@ -57,6 +57,8 @@ class DecodeAudio(msgspec.Struct, frozen=True):
         reset_stream: drop the odd byte and the resampler's state.
         reset_detector: drop the detector's stream state, keep its clock.
         listen: run the detector, if one is configured.
+        flush: the input ends here: give out what the resampler still holds too, then forget the
+            stream.
     """
 
     op: int
@@ -66,6 +68,7 @@ class DecodeAudio(msgspec.Struct, frozen=True):
     reset_stream: bool = False
     reset_detector: bool = False
     listen: bool = True
+    flush: bool = False
 
 
 class ConfigureInput(msgspec.Struct, frozen=True):

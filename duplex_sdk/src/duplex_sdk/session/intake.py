@@ -284,7 +284,7 @@ class Intake:
     ) -> None:
         state = self._state
         if _onset(verdict):
-            audio = _joined(self._buffer.take_preroll(), audio)
+            audio = PcmChunk.join((self._buffer.take_preroll(), audio))
         size = 0 if audio is None else len(audio.data)
         if not self._buffer.fits(size):
             self._refuse_room(command)
@@ -391,12 +391,6 @@ def _onset(verdict: SpeechVerdict) -> bool | None:
     if verdict.is_speech is None:
         return None
     return any(mark.kind == "started" for mark in verdict.marks)
-
-
-def _joined(first: PcmChunk | None, second: PcmChunk | None) -> PcmChunk | None:
-    if first is None or second is None:
-        return first if second is None else second
-    return PcmChunk(first.data + second.data, second.rate)
 
 
 def _image(frame: bytes) -> Image:

@@ -12,13 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import G711_FORMATS, G711_RATE
+from duplex_sdk.protocol.duplex import G711_FORMATS, G711_RATE, AppendAudio
 
 from .effects import DecodeAudio
 
 if TYPE_CHECKING:
-    from duplex_sdk.protocol.duplex import AppendAudio
-
     from .append_queue import AppendQueue
     from .inputs import AudioDecoded
     from .reservations import Reservation
@@ -35,6 +33,7 @@ class PendingAppend:
     held: Reservation
     op: int = 0
     dropped: bool = False
+    flush: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +103,12 @@ class WaitingLine:
         """Audio joins the line."""
         self._line.append(PendingAppend(command, held))
 
+    def push_flush(self) -> None:
+        """Before a commit: the last samples, which the resampler still holds, belong to it."""
+        nothing = self._state.input_bytes.reserve(0)
+        assert nothing is not None, "nothing always fits"
+        self._line.append(PendingAppend(AppendAudio(), nothing, flush=True))
+
     def push(self, step: HeldStep) -> None:
         """A command joins the line."""
         self._line.append(step)
@@ -144,6 +149,7 @@ class WaitingLine:
                 reset_stream=self._reset_stream,
                 reset_detector=self._reset_detector,
                 listen=state.has_detector,
+                flush=append.flush,
             )
         )
         self._reset_stream = self._reset_detector = False

@@ -69,7 +69,7 @@ def whole(output: StageOutput, context: StageInputContext) -> Sequence[StageProm
     data = {name: value for piece in pieces for name, value in piece.data.items()}
     prompt = StagePrompt(
         kind="stage",
-        audio=_joined([piece.audio for piece in pieces if piece.audio is not None]),
+        audio=PcmChunk.join(piece.audio for piece in pieces),
         final=True,
         text="".join(piece.text for piece in pieces if piece.text) or None,
         token_ids=tuple(token for piece in pieces for token in piece.token_ids),
@@ -77,12 +77,6 @@ def whole(output: StageOutput, context: StageInputContext) -> Sequence[StageProm
         data=data,
     )
     return (prompt,)
-
-
-def _joined(chunks: Sequence[PcmChunk]) -> PcmChunk | None:
-    if not chunks:
-        return None
-    return PcmChunk(b"".join(chunk.data for chunk in chunks), chunks[0].rate)
 
 
 # An end is punctuation and what follows it: a space, so that "3.5" stays whole, or anything else
