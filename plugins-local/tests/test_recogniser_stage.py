@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from duplex_plugin_local.recogniser import Recogniser
-from duplex_plugin_local.recogniser_stage import RecogniserStage
+from duplex_plugin_local.recogniser_stage import RecogniserStage, Work
 from duplex_sdk.stage import StagePrompt, StageSession, StageUnit
 
 RATE = 16_000
@@ -151,23 +151,76 @@ def unit(samples: np.ndarray, *, final: bool = False) -> StagePrompt:
     return StagePrompt(audio=PcmChunk.of(samples, RATE), is_speech=True, final=final)
 
 
+def ticks_of(units: list[StageUnit[Any]]) -> list[StageUnit[Any]]:
+    return [StageUnit(u.state, u.session_id, "r", 0, 1, 0, StagePrompt(kind="tick")) for u in units]
+
+
+def test_input_is_taken_before_anything_is_recognised() -> None:
+    recogniser = Recorded()
+    stage = RecogniserStage(recogniser)
+    units = units_of(stage, unit(loud(700), final=True), unit(loud(600)))
+    outputs = list(stage.step(units, 0.0))
+    assert recogniser.lengths == []
+    assert [output.again_ms for output in outputs] == [0, 0]
+
+
+def test_a_flood_of_input_does_not_keep_the_stage_from_recognising() -> None:
+    recogniser = Recorded()
+    stage = RecogniserStage(recogniser)
+    (waiting,) = units_of(stage, unit(loud(700), final=True))
+    list(stage.step([waiting], 0.0))
+    for _ in range(2):
+        list(stage.step([*ticks_of([waiting]), *units_of(stage, unit(loud(80)))], 0.0))
+    assert recogniser.lengths == [RATE * 700 // 1000]
+
+
 def test_one_step_recognises_once_and_the_end_of_a_turn_goes_first() -> None:
     recogniser = Recorded()
     stage = RecogniserStage(recogniser)
     pause = np.concatenate((loud(500), quiet(200)))
     units = units_of(stage, unit(loud(600)), unit(pause), unit(loud(700), final=True))
-    outputs = list(stage.step(units, 0.0))
+    list(stage.step(units, 0.0))
+    outputs = list(stage.step(ticks_of(units), 0.0))
     assert recogniser.lengths == [RATE * 700 // 1000]
     assert [(o.session_id, o.user_text) for o in outputs if o.user_text] == [("2", "word")]
     # The speculative one comes again at once; the partial waits for its next unit.
     assert [o.session_id for o in outputs if o.again_ms == 0] == ["1"]
 
 
+def test_a_turn_whose_words_are_known_ends_in_the_step_that_brings_its_end() -> None:
+    recogniser = Recorded()
+    stage = RecogniserStage(recogniser)
+    units = units_of(stage, unit(np.concatenate((loud(500), quiet(200)))))
+    list(stage.step(units, 0.0))
+    list(stage.step(ticks_of(units), 0.0))
+    last = StagePrompt(final=True)
+    end = StageUnit(units[0].state, "0", "r", 0, 1, 1, last)
+    (output,) = list(stage.step([end], 0.0))
+    assert (output.user_text, output.end_of_turn) == ("word", True)
+    assert len(recogniser.lengths) == 1
+
+
+def test_partials_take_a_third_of_the_time_at_most() -> None:
+    recogniser = Recorded()
+    stage = RecogniserStage(recogniser)
+    units = units_of(stage, unit(loud(600)), unit(loud(700)))
+    list(stage.step(units, 0.0))
+    list(stage.step(ticks_of(units[:1]), 10.0))
+    assert len(recogniser.lengths) == 1
+    # That took 0.1 s, so the next partial has to wait twice as long.
+    list(stage.step(ticks_of(units[1:]), 10.1))
+    assert len(recogniser.lengths) == 1
+    list(stage.step(ticks_of(units[1:]), 10.31))
+    assert len(recogniser.lengths) == 2
+
+
 def test_a_failure_stays_with_its_session() -> None:
     recogniser = Recorded()
     stage = RecogniserStage(recogniser)
     units = units_of(stage, unit(np.ones(1, np.float32), final=True), unit(loud(80)))
-    (failed,) = list(stage.step(units, 0.0))
+    list(stage.step(units, 0.0))
+    (failed,) = list(stage.step(ticks_of(units), 0.0))
     assert failed.session_id == "0"
     assert failed.error is not None
     assert failed.error.code == "runtime_append_failed"
+    assert units[0].state.work() is not Work.FINAL

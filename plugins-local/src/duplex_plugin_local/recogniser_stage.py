@@ -6,7 +6,8 @@ over, and lets the next stages rehearse the answer; when speech returns that gue
 at the end of a turn the words are mostly there, and the first sentence of the answer is spoken.
 
 Recognising takes 20 to 300 ms, and a step sends its outputs when it ends. So one step recognises
-for one session only: the one whose answer is waited for most. The others ask to be called again.
+for one session only, the one whose answer is waited for most, and only when no new input is there.
+Who waits asks to be called again.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ SPECULATE_AFTER_MS = 150
 # Recognising costs more than in proportion to the length, so a long turn is cut at a pause.
 SEGMENT_MS = 12_000
 SEGMENT_FROM_MS = 7_000
+# So many units of one session may wait at a stage, says the contract.
+CREDIT = 2
 # The partials of long audio come less often, so that they never take half of a core.
 _PARTIAL_SHARE = 0.15
 _SWITCH_INTERVAL_S = 2e-4
@@ -77,6 +80,17 @@ class Hearing:
             return None
         return self.guess[1]
 
+    @property
+    def is_settled(self) -> bool:
+        """The turn has ended and its words are known."""
+        known = not self.utterance.has_speech or self.guessed is not None
+        return self.final is not None and known
+
+    @property
+    def is_pressing(self) -> bool:
+        """Something must be recognised, whatever it takes."""
+        return self.work() < Work.PARTIAL
+
     def work(self) -> Work:
         """The most urgent thing to do."""
         if self.final is not None:
@@ -98,6 +112,9 @@ class RecogniserStage(StageModel[Hearing]):
     def __init__(self, recogniser: Recogniser | None = None) -> None:
         """``recogniser``: used instead of loading the model."""
         self._loaded = recogniser
+        self._worked_at: float | None = None
+        self._partials_from = 0.0
+        self._steps_of_input = 0
 
     def load(self, context: LoadContext) -> StageInfo:
         """Check and load the model, and let it recognise once.
@@ -124,36 +141,61 @@ class RecogniserStage(StageModel[Hearing]):
         state.clear()
 
     def step(self, units: Sequence[StageUnit[Hearing]], now: float) -> Iterable[StageOutput]:
-        """Take the input of all, then recognise for the one that is waited for most."""
+        """Take new input, or, when none is there, recognise for the one who waits for it most.
+
+        Input goes first because a step takes one unit of each session: if every step recognised,
+        units would come faster than they are taken.
+        """
+        self._note_cost(now)
         outputs: list[StageOutput] = []
-        waiting: list[tuple[Work, StageUnit[Hearing]]] = []
         for unit in units:
             outputs.extend(_take(unit))
-            work = unit.state.work()
-            if work is not Work.NOTHING:
-                waiting.append((work, unit))
-        if waiting:
-            chosen = min(waiting, key=lambda each: each[0])
-            outputs.extend(self._carry_out(*chosen))
-            # Unless they are more urgent than partials, the others try again with their next unit:
-            # on a busy machine partial transcripts thin out before anything is late.
-            outputs.extend(
-                unit.output(again_ms=0)
-                for work, unit in waiting
-                if unit is not chosen[1] and work < Work.SEGMENT
-            )
+            if unit.state.is_settled:
+                outputs.append(_finish(unit.state))
+        waiting = [unit for unit in units if unit.state.work() is not Work.NOTHING]
+        if self._input_goes_first(units):
+            outputs.extend(unit.output(again_ms=0) for unit in waiting)
+            return outputs
+        chosen = min(waiting, key=lambda unit: unit.state.work(), default=None)
+        if chosen is not None and self._has_time_for(chosen.state.work(), now):
+            outputs.extend(self._carry_out(chosen))
+            self._worked_at = now
+        # Partial transcripts that found no time wait for the next unit: on a busy machine they
+        # thin out before anything is late.
+        outputs.extend(unit.output(again_ms=0) for unit in waiting if unit.state.is_pressing)
         return outputs
 
-    def _carry_out(self, work: Work, unit: StageUnit[Hearing]) -> list[StageOutput]:
+    def _input_goes_first(self, units: Sequence[StageUnit[Hearing]]) -> bool:
+        brings_input = any(unit.prompt.kind != "tick" for unit in units)
+        self._steps_of_input = self._steps_of_input + 1 if brings_input else 0
+        if self._steps_of_input > CREDIT:
+            # All that had come during the last recognition is taken by now; with very many
+            # sessions something new is always there.
+            self._steps_of_input = 0
+            return False
+        return brings_input
+
+    def _note_cost(self, now: float) -> None:
+        """Let partials rest twice as long as the last recognition took: a third at most is theirs."""
+        if self._worked_at is not None:
+            self._partials_from = now + 2 * (now - self._worked_at)
+            self._worked_at = None
+
+    def _has_time_for(self, work: Work, now: float) -> bool:
+        return work is not Work.PARTIAL or now >= self._partials_from
+
+    def _carry_out(self, unit: StageUnit[Hearing]) -> list[StageOutput]:
+        hearing, work = unit.state, unit.state.work()
         try:
-            if work is Work.FINAL:
-                return self._finish(unit.state)
             if work is Work.SEGMENT:
                 return self._segment(unit)
-            return self._listen(unit, speculative=work is Work.SPECULATIVE)
+            if work is not Work.FINAL:
+                return self._listen(unit, speculative=work is Work.SPECULATIVE)
+            hearing.guess = (hearing.utterance.loud_until_ms, self._transcribe(hearing))
+            return [_finish(hearing)]
         except Exception as error:
             # A step that raised would end every session of the batch.
-            final, unit.state.final = unit.state.final, None
+            final, hearing.final = hearing.final, None
             return [(final or unit).failed("runtime_append_failed", f"recognition failed: {error}")]
 
     def _listen(self, unit: StageUnit[Hearing], *, speculative: bool) -> list[StageOutput]:
@@ -180,23 +222,6 @@ class RecogniserStage(StageModel[Hearing]):
         new = hearing.transcript.grow(hearing.finished)
         return [unit.output(user_text=new)] if new else []
 
-    def _finish(self, hearing: Hearing) -> list[StageOutput]:
-        unit = hearing.final
-        assert unit is not None
-        text = hearing.guessed
-        if text is None:
-            text = self._transcribe(hearing) if hearing.utterance.has_speech else hearing.finished
-        hearing.clear()
-        respond = unit.prompt.respond
-        return [
-            unit.output(
-                user_text=text,
-                user_text_final=True,
-                text=text if respond else None,
-                end_of_turn=respond,
-            )
-        ]
-
     def _transcribe(self, hearing: Hearing) -> str:
         return _join(hearing.finished, self._recogniser.transcribe(hearing.utterance.samples()))
 
@@ -219,6 +244,21 @@ def _take(unit: StageUnit[Hearing]) -> Iterable[StageOutput]:
             hearing.utterance.add(prompt.audio, padding=prompt.padding, is_speech=prompt.is_speech)
         if prompt.final:
             hearing.final = unit
+
+
+def _finish(hearing: Hearing) -> StageOutput:
+    """The transcript of a settled turn; with it the question, if an answer is wanted."""
+    unit = hearing.final
+    assert unit is not None, "only a settled turn is finished"
+    text = hearing.guessed if hearing.utterance.has_speech else hearing.finished
+    hearing.clear()
+    respond = unit.prompt.respond
+    return unit.output(
+        user_text=text,
+        user_text_final=True,
+        text=text if respond else None,
+        end_of_turn=respond,
+    )
 
 
 def _join(front: str, rest: str) -> str:
