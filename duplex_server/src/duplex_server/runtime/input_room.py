@@ -51,6 +51,7 @@ class InputRoom:
         self._limits = limits
         self._total = 0
         self._held: int | None = None
+        self._bytes_wanted = False
         self._ask: Callable[[], object] | None = None
         self._commands = 0
         self._turns = 0
@@ -82,9 +83,9 @@ class InputRoom:
         self._ask = ask
 
     @property
-    def waited_for(self) -> bool:
-        """Engine: somebody waits, so ``held`` should be published."""
-        return bool(self._waiters)
+    def wants_held(self) -> bool:
+        """Engine: somebody waits for bytes, so ``held`` should be published."""
+        return self._bytes_wanted and bool(self._waiters)
 
     def publish(self, *, total: int, commands: int, turns: int, held: int | None = None) -> None:
         """Engine: what the session has now; ``held`` None: not counted."""
@@ -109,7 +110,8 @@ class InputRoom:
         limits = self._limits
         if (self._held or 0) + count > limits.input_bytes:
             return Room.NEVER
-        if self._total + self._sent - self._taken + count > limits.input_bytes:
+        self._bytes_wanted = self._total + self._sent - self._taken + count > limits.input_bytes
+        if self._bytes_wanted:
             return Room.LATER
         places = limits.commands - PLACES_FOR_OTHERS if count else limits.commands
         if self._commands + self.on_the_way >= places:

@@ -332,7 +332,7 @@ class DuplexSessionRunner:
             total=session.input_bytes,
             commands=session.waiting_commands,
             turns=session.pending_turns,
-            held=session.held_input_bytes if room.waited_for else None,
+            held=session.held_input_bytes if room.wants_held else None,
         )
 
 

@@ -81,12 +81,18 @@ class Timers:
         self._arm()
 
     def run_due(self, now: float) -> None:
-        """Fire every deadline that is due at ``now``."""
+        """Fire every deadline that is due at ``now``, each at most once.
+
+        One that is set again to a time already past waits for the next call, so that it cannot
+        hold the loop up.
+        """
+        due: list[Deadline] = []
         while self._heap and self._heap[0][0] <= now:
             at, _, deadline = heapq.heappop(self._heap)
-            if at != deadline.queued:
-                continue
-            deadline.queued = math.inf
+            if at == deadline.queued:
+                deadline.queued = math.inf
+                due.append(deadline)
+        for deadline in due:
             if deadline.at is None:
                 continue
             if deadline.at > now:
