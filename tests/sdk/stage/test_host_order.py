@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -204,6 +206,31 @@ class TestClosing:
         rig.step()
         assert rig.host.session_count == 0
         assert rig.host.next_due() is None
+
+    def test_a_closed_sessions_state_is_freed_at_once(self, rig: Any) -> None:
+        class State(dict[str, Any]):
+            """A dict that can be watched."""
+
+        watched: list[weakref.ref[State]] = []
+
+        def make(session: StageSession) -> State:
+            state = State(id=session.session_id)
+            watched.append(weakref.ref(state))
+            return state
+
+        rig.model.open = make
+        rig.model.on_unit = lambda unit, now: [unit.output(again_ms=60_000)]
+        rig.open("a")
+        rig.unit("a")
+        rig.step()
+        rig.unit("a")
+        gc.disable()
+        try:
+            rig.host.close("a")
+            rig.step()
+            assert watched[0]() is None
+        finally:
+            gc.enable()
 
 
 class TestLoading:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -19,8 +17,9 @@ from duplex_sdk.plugin import (
     ModelResult,
 )
 from duplex_sdk.stage import Json, PipelineConfig, StageConfig, StageOutput
+from duplex_sdk.testing.faults import Fault, find_fault, hang, struck
 
-from .script import Fault, merged, parse
+from .script import merged, parse
 
 __all__ = ["Scripted"]
 
@@ -30,19 +29,7 @@ _ABLE_IN_TURNS = ("text_only_turn", "out_of_band_responses")
 
 def _fault(runtime: Mapping[str, Json], where: str, nth: int) -> Fault | None:
     script = runtime.get("script") or {}
-    return parse(script).fault(where, nth) if script.get("faults") else None
-
-
-def _struck(fault: Fault | None, result: Any) -> Any:
-    if fault is None:
-        return result
-    time.sleep(fault.ms("block_ms") / 1000)
-    return fault.strike(result)
-
-
-async def _hang(fault: Fault | None) -> None:
-    if fault is not None and fault.ms("hang_ms"):
-        await asyncio.sleep(fault.ms("hang_ms") / 1000)
+    return find_fault(parse(script).faults, where, nth) if script.get("faults") else None
 
 
 class _DataPlane(DuplexDataPlane):
@@ -54,8 +41,7 @@ class _DataPlane(DuplexDataPlane):
             return results * 2
         if fault is not None and fault.do == "empty_speak":
             return (ModelResult(text=""),)
-        struck: Iterable[ModelResult] = _struck(fault, results)
-        return struck
+        return cast(Iterable[ModelResult], struck(fault, results))
 
 
 class Scripted(DuplexModelPlugin):
@@ -109,9 +95,8 @@ class Scripted(DuplexModelPlugin):
         """The session's script over the server's."""
         runtime = {"script": self._merged(config), "config_calls": 1}
         fault = _fault(runtime, "config", 1)
-        await _hang(fault)
-        struck: Mapping[str, Json] = _struck(fault, runtime)
-        return struck
+        await hang(fault)
+        return cast(Mapping[str, Json], struck(fault, runtime))
 
     def runtime_config_for_update(
         self, config: Mapping[str, Json], current: Mapping[str, Json], *, started: bool
@@ -119,8 +104,7 @@ class Scripted(DuplexModelPlugin):
         """The same again."""
         calls = current.get("config_calls", 1) + 1
         runtime = {**current, "script": self._merged(config), "config_calls": calls}
-        struck: Mapping[str, Json] = _struck(_fault(runtime, "config", calls), runtime)
-        return struck
+        return cast(Mapping[str, Json], struck(_fault(runtime, "config", calls), runtime))
 
     def runtime_config_for_function_output(
         self, config: Mapping[str, Json], current: Mapping[str, Json], item: Mapping[str, Json]
@@ -143,12 +127,11 @@ class Scripted(DuplexModelPlugin):
         if runtime.get("tool_results"):
             data = {"tool_results": list(runtime["tool_results"])}
             plan = DuplexAppendPlan(replace(plan.prompt, data=data))
-        struck: DuplexAppendPlan = _struck(_fault(runtime, "plan", request.seq), plan)
-        return struck
+        return cast(DuplexAppendPlan, struck(_fault(runtime, "plan", request.seq), plan))
 
     async def prepare_append_plan(self, request: AppendRequest) -> DuplexAppendPlan:
         """``plan_append``; waits only when a fault says so."""
-        await _hang(_fault(request.session.runtime, "plan", request.seq))
+        await hang(_fault(request.session.runtime, "plan", request.seq))
         return self.plan_append(request)
 
     def _merged(self, config: Mapping[str, Json]) -> dict[str, Json]:

@@ -9,14 +9,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, ValidationError, convert
 
 from duplex_sdk.plugin import DuplexRuntimeConfigError
+from duplex_sdk.testing.faults import Count, Fault, Ms
 
 __all__ = ["Answer", "Script", "merged", "parse"]
 
 _CODE, _PATH = "invalid_duplex_runtime_config", "session.extra_body.script"
 _SERVER_KEYS = ("unit_ms", "in_rate", "out_rate", "turns", "limit_units")
-
-Count = Annotated[int, Meta(gt=0)]
-Ms = Annotated[float, Meta(ge=0)]
 
 
 class Answer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,32 +54,6 @@ class ToolScript(Struct, frozen=True, forbid_unknown_fields=True):
     then: Answer = Answer()
 
 
-class Fault(Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes wrong, where, and at which call of that place."""
-
-    where: Literal["open", "plan", "step", "project", "close", "config"]
-    do: (
-        Literal["raise", "system_exit", "die", "none", "garbage", "unknown_decision", "empty_speak"]
-        | Literal["double", "endless", "nan", "clip", "stereo", "float64", "int32", "wrong_rate"]
-        | dict[Literal["hang_ms", "block_ms", "late_ms"], Ms]
-    )
-    nth: Count | Literal["every"] = 1
-
-    def ms(self, kind: Literal["hang_ms", "block_ms", "late_ms"]) -> float:
-        """How long it lasts, when it is of this kind; else 0."""
-        return self.do.get(kind, 0.0) if isinstance(self.do, dict) else 0.0
-
-    def strike(self, result: Any) -> Any:
-        """Fail as said, or return what takes the place of ``result``."""
-        if self.do in ("system_exit", "die"):
-            raise SystemExit("scripted fault")
-        if self.do == "raise":
-            raise RuntimeError("scripted fault")
-        if self.do in ("garbage", "unknown_decision"):
-            return object()
-        return None if self.do == "none" else result
-
-
 class Script(Struct, frozen=True, forbid_unknown_fields=True):
     """A whole script; the defaults answer each turn of the server's detector."""
 
@@ -113,11 +85,6 @@ class Script(Struct, frozen=True, forbid_unknown_fields=True):
         """Whether an answer describes its input."""
         said = (*self.answers, *(act.say for act in self.at))
         return any(answer is not None and answer.heard for answer in said)
-
-    def fault(self, where: str, nth: int) -> Fault | None:
-        """The fault for the call number ``nth`` of a place."""
-        fits = (each for each in self.faults if each.where == where and each.nth in ("every", nth))
-        return next(fits, None)
 
 
 def parse(data: object, path: str = _PATH) -> Script:

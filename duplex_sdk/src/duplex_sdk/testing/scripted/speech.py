@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-import zlib
-
-import numpy as np
 
 from duplex_sdk.audio.chunk import PcmChunk
 from duplex_sdk.stage import OutputFields
 from duplex_sdk.testing.counter_audio import CounterAudio
+from duplex_sdk.testing.signals import noise, tone
 
 from .script import Answer, Script
 
-__all__ = ["Speech", "describe_input"]
-
-_AMPLITUDE = 0.25
+__all__ = ["Speech"]
 
 
 class Speech:
@@ -80,22 +76,7 @@ class Speech:
         if kind == "counter":
             return self._counter.write(*self._who, start, count)
         if kind == "tone":
-            phase = 2 * np.pi * self._answer.hz / rate * np.arange(start, start + count)
-            return PcmChunk.of(_AMPLITUDE * np.sin(phase), rate)
+            return tone(self._answer.hz, start, count, rate)
         if kind == "noise":
-            source = np.random.default_rng((abs(self._script.seed), self._who[1], start))
-            return PcmChunk.of(source.uniform(-_AMPLITUDE, _AMPLITUDE, count), rate)
+            return noise((abs(self._script.seed), self._who[1], start), count, rate)
         return PcmChunk.silence(count, rate)
-
-
-def describe_input(pieces: list[bytes], rate: int) -> str:
-    """What was heard: length, checksum of its PCM16, and the loudest frequency."""
-    samples = np.frombuffer(b"".join(pieces), dtype="<f4")
-    pcm = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2")
-    peak = 0
-    if samples.any():
-        peak = round(int(np.argmax(np.abs(np.fft.rfft(samples)))) * rate / samples.size)
-    return (
-        f"heard {samples.size * 1000 // rate} ms, {samples.size} samples, "
-        f"crc32 {zlib.crc32(pcm.tobytes()):08x}, peak {peak} Hz"
-    )

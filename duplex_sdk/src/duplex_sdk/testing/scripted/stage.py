@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-import numpy as np
-
-from duplex_sdk.audio.chunk import SAMPLE_BYTES, PcmChunk
+from duplex_sdk.audio.chunk import SAMPLE_BYTES
 from duplex_sdk.stage import (
     Json,
     LoadContext,
@@ -21,9 +19,11 @@ from duplex_sdk.stage import (
     StageUnit,
     ToolCall,
 )
+from duplex_sdk.testing.faults import Fault, find_fault, struck
+from duplex_sdk.testing.signals import describe
 
-from .script import Answer, Fault, Script, parse
-from .speech import Speech, describe_input
+from .script import Answer, Script, parse
+from .speech import Speech
 
 __all__ = ["ScriptedModel"]
 
@@ -70,7 +70,7 @@ class ScriptedModel(StageModel[_Talk]):
         """A session at the start of its script."""
         talk = _Talk(session, self._script(session), self._opened)
         self._opened += 1
-        _strike(talk.script.fault("open", 1), None)
+        _struck(find_fault(talk.script.faults, "open", 1))
         return talk
 
     def prefill(self, state: _Talk, now: float) -> float | None:
@@ -91,7 +91,7 @@ class ScriptedModel(StageModel[_Talk]):
 
     def close(self, state: _Talk) -> None:
         """Nothing to free, but it may be told to fail."""
-        _strike(state.script.fault("close", 1), None)
+        _struck(find_fault(state.script.faults, "close", 1))
 
     def step_unit(self, unit: _Unit, now: float) -> Iterable[StageOutput]:
         """Hear the unit, then say what is due."""
@@ -114,7 +114,7 @@ class ScriptedModel(StageModel[_Talk]):
             outputs.append(talk.late[1])
             talk.late = None
         talk.steps += 1
-        return _misbehave(script.fault("step", talk.steps), unit, outputs, now)
+        return _misbehave(find_fault(script.faults, "step", talk.steps), unit, outputs, now)
 
     def _script(self, session: StageSession) -> Script:
         return parse(session.runtime.get("script", self._default))
@@ -231,7 +231,7 @@ def _answer(unit: _Unit, clock: float, say: Answer | None = None) -> list[StageO
 def _speak(talk: _Talk, say: Answer, clock: float, heard: list[bytes] | None = None) -> None:
     text = f"turn {talk.turns}" if say.text is None else say.text
     if say.heard:
-        text = describe_input(heard or [], talk.script.in_rate)
+        text = describe(b"".join(heard or ()), talk.script.in_rate)
     elif say.instructions:
         text = str(talk.session.config.get("instructions") or "")
     delay = say.delay_ms if talk.script.turns == "native" else say.delay_ms / 1000
@@ -246,11 +246,10 @@ def _burn(seconds: float) -> None:
         pass
 
 
-def _strike(fault: Fault | None, result: Any) -> Any:
-    if fault is None:
-        return result
-    time.sleep((fault.ms("hang_ms") + fault.ms("block_ms")) / 1000)
-    return fault.strike(result)
+def _struck(fault: Fault | None, result: Any = None) -> Any:
+    # A stage has a thread of its own, so what hangs blocks it.
+    time.sleep(0 if fault is None else fault.ms("hang_ms") / 1000)
+    return struck(fault, result)
 
 
 def _misbehave(
@@ -258,7 +257,7 @@ def _misbehave(
 ) -> Iterable[StageOutput]:
     if fault is None:
         return outputs
-    talk, rate = unit.state, unit.state.script.out_rate
+    talk = unit.state
     if fault.ms("late_ms"):
         talk.late = (now + fault.ms("late_ms") / 1000, unit.output(text=" late"))
         outputs.append(unit.output(again_ms=fault.ms("late_ms")))
@@ -266,19 +265,7 @@ def _misbehave(
         outputs = [each for each in outputs for _ in range(2)]
     elif fault.do == "endless" and talk.speech is not None:
         talk.speech.endless = True
-    elif isinstance(fault.do, str) and fault.do in _BAD_AUDIO:
-        value, dtype, shape = _BAD_AUDIO[fault.do]
-        bad_rate = rate * 2 if fault.do == "wrong_rate" else rate
-        chunk = PcmChunk.of(np.full(shape, value, dtype=dtype), bad_rate)
-        outputs.append(unit.output(audio=chunk))
-    return cast(Iterable[StageOutput], _strike(fault, outputs))
-
-
-_BAD_AUDIO: dict[str, tuple[float, str, tuple[int, ...]]] = {
-    "nan": (float("nan"), "float32", (480,)),
-    "clip": (4.0, "float32", (480,)),
-    "stereo": (0.0, "float32", (480, 2)),
-    "float64": (0.0, "float64", (480,)),
-    "int32": (0, "int32", (480,)),
-    "wrong_rate": (0.0, "float32", (480,)),
-}
+    bad = fault.bad_audio(talk.script.out_rate)
+    if bad is not None:
+        outputs.append(unit.output(audio=bad))
+    return cast(Iterable[StageOutput], _struck(fault, outputs))
