@@ -43,7 +43,7 @@ from .turn_input import TurnInput
 if TYPE_CHECKING:
     from duplex_sdk.stage import PipelineConfig
 
-__all__ = ["Phase", "SessionState", "TurnState"]
+__all__ = ["Phase", "SessionSetup", "SessionState", "TurnState"]
 
 
 class Phase(Enum):
@@ -71,35 +71,36 @@ class _Published:
     sampling: tuple[Mapping[str, Any], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSetup:
+    """What a session is opened with; see ``DuplexEngineSession``."""
+
+    config: DuplexSessionConfig
+    capabilities: DuplexCapabilities
+    plugin: DuplexModelPlugin
+    pipeline: PipelineConfig
+    limits: DuplexSessionRuntimeConfig
+    runtime_config: Mapping[str, Any]
+    ids: IdSource
+    wall_time: float
+    now: float
+
+
 class SessionState:
     """The one mutable state of a session, owned by it and changed by its flows."""
 
-    def __init__(
-        self,
-        session_id: str,
-        *,
-        config: DuplexSessionConfig,
-        capabilities: DuplexCapabilities,
-        plugin: DuplexModelPlugin,
-        pipeline: PipelineConfig,
-        limits: DuplexSessionRuntimeConfig,
-        runtime_config: Mapping[str, Any],
-        ids: IdSource,
-        wall_time: float,
-        now: float,
-    ) -> None:
+    def __init__(self, session_id: str, setup: SessionSetup) -> None:
         self.session_id = session_id
-        self.config = config
-        self.capabilities = capabilities
-        self.plugin = plugin
-        self.pipeline = pipeline
-        self.limits = limits
-        self.runtime_config = runtime_config
+        self.capabilities = setup.capabilities
+        self.plugin = setup.plugin
+        self.pipeline = setup.pipeline
+        self.limits = limits = setup.limits
+        self.ids = setup.ids
+        self.opened_wall_time = setup.wall_time
+        self.now = setup.now
+        self.config = setup.config
+        self.runtime_config = setup.runtime_config
         self.config_generation = 0
-        self.ids = ids
-        self.opened_at = now
-        self.opened_wall_time = wall_time
-        self.now = now
 
         self.phase = Phase.OPEN
         self.turn_state = TurnState.IDLE
@@ -109,14 +110,14 @@ class SessionState:
         self.requests = StageRequests()
         self.lease = DuplexLeaseState(
             DuplexLeaseConfig(
-                limits.idle_ttl_s, limits.disconnect_grace_s, capabilities.max_session_s
+                limits.idle_ttl_s, limits.disconnect_grace_s, self.capabilities.max_session_s
             ),
-            now,
+            self.now,
         )
 
         self.input_bytes = ByteLedger(limits.max_pending_input_bytes_per_session)
         self.pending_turns = TurnLedger(limits.max_pending_turns_per_session)
-        self.model_state: DuplexModelSessionState = plugin.create_session_state()
+        self.model_state: DuplexModelSessionState = self.plugin.create_session_state()
         self.turn_input = TurnInput()
         self.response: Response | None = None
         self.last_response_id: str | None = None
@@ -128,12 +129,12 @@ class SessionState:
         self.items = ConversationItems()
         self.tools = ToolLedger()
 
-        self.seed = ids.seed()
+        self.seed = self.ids.seed()
         self.stages_opened = False
         self.detector_works = True
         self.muted = False
         self.overflowed = False
-        self._sampling_defaults = tuple(stage.sampling for stage in pipeline.stages)
+        self._sampling_defaults = tuple(stage.sampling for stage in self.pipeline.stages)
         self._published: _Published | None = None
 
         self.effects: list[Effect] = []

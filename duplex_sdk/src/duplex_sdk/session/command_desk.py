@@ -1,0 +1,169 @@
+"""Where commands arrive: admitted or refused, then carried out now or in their turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.protocol.duplex import (
+    AckPlayback,
+    AppendAudio,
+    AppendText,
+    BargeIn,
+    CancelInput,
+    CancelResponse,
+    ClearInput,
+    ClearOutputAudio,
+    CloseSession,
+    Commit,
+    CreateItem,
+    CreateResponse,
+    DeleteItem,
+    Heartbeat,
+    RealtimeCommand,
+    RetrieveItem,
+    SessionHeartbeatAck,
+    SignalTurn,
+    TruncateItem,
+    TurnEvent,
+    UpdateSession,
+)
+
+from .lease import LeaseEndedError
+from .state import Phase, TurnState
+from .waiting_line import HeldStep
+
+if TYPE_CHECKING:
+    from .flows import Flows
+    from .inputs import CommandReceived
+    from .state import SessionState
+
+__all__ = ["CommandDesk"]
+
+RESERVED_PLACES = 64
+"""Places in the line that appends may not take: a flood of audio must not shut commands out."""
+
+SIGNALLED_STATES = {
+    "user_started": TurnState.USER_SPEAKING,
+    "user_committed": TurnState.USER_COMMITTED,
+    "assistant_started": TurnState.ASSISTANT_GENERATING,
+    "assistant_done": TurnState.IDLE,
+}
+
+
+class CommandDesk:
+    """Gives every command to the flow that carries it out."""
+
+    def __init__(self, state: SessionState, flows: Flows) -> None:
+        self._state = state
+        self._flows = flows
+        self._commands = self._command_table()
+
+    def _command_table(self) -> dict[type[Any], Callable[[Any, bool], None]]:
+        return {
+            AppendAudio: self._append_audio,
+            # These pass whatever waits.
+            CancelResponse: lambda command, _: self._flows.cancels.cancel_response(command),
+            ClearOutputAudio: lambda command, _: self._flows.cancels.clear_output(command),
+            CancelInput: lambda command, _: self._flows.cancels.cancel_input(command),
+            BargeIn: lambda command, _: self._flows.cancels.barge_in(command),
+            AckPlayback: lambda command, _: self._flows.items.acknowledge(command),
+            Heartbeat: lambda command, _: self._heartbeat(command),
+            CloseSession: lambda command, _: self._flows.closing.close(command.reason),
+            # These wait for the audio before them.
+            Commit: lambda command, _: self._flows.commits.receive(command),
+            CreateResponse: lambda command, lenient: self._flows.creates.receive(
+                command, lenient=lenient
+            ),
+            UpdateSession: lambda command, lenient: self._flows.updates.receive(
+                command, lenient=lenient
+            ),
+            # These keep their place in the line.
+            ClearInput: self._clear_input,
+            CreateItem: lambda command, _: self._in_turn(self._flows.items.create, command),
+            DeleteItem: lambda command, _: self._in_turn(self._flows.items.delete, command),
+            TruncateItem: lambda command, _: self._in_turn(self._flows.items.truncate, command),
+            RetrieveItem: lambda command, _: self._in_turn(self._flows.items.retrieve, command),
+            SignalTurn: lambda command, _: self._in_turn(self._signal, command),
+            AppendText: lambda command, _: self._in_turn(self._append_text, command),
+        }
+
+    def receive(self, item: CommandReceived) -> None:
+        """A client asks for something."""
+        state = self._state
+        command = item.command
+        if not state.open:
+            if state.phase is Phase.CLOSING:
+                state.fail("session_closed", "the session is closing", command=command)
+            return
+        if self._no_place(command):
+            state.fail("input_backpressure", "too many commands wait", command=command)
+            return
+        self._commands[type(command)](command, item.lenient)
+
+    def _no_place(self, command: RealtimeCommand) -> bool:
+        limit = self._state.limits.max_pending_commands_per_session
+        if isinstance(command, AppendAudio):
+            limit -= RESERVED_PLACES
+        return len(self._flows.line) >= limit
+
+    def _append_audio(self, command: AppendAudio, lenient: bool) -> None:
+        del lenient
+        state = self._state
+        problem = state.capabilities.validate_append_modalities(
+            bool(command.audio), bool(command.video_frames)
+        )
+        if problem is not None:
+            state.fail("invalid_input_modality", problem, command=command)
+            return
+        size = len(command.audio) + sum(map(len, command.video_frames))
+        held = state.input_bytes.reserve(size)
+        if held is None:
+            state.fail(
+                "input_backpressure",
+                "too much audio waits; commit or clear the input buffer, or send slower",
+                command=command,
+            )
+            return
+        state.lease.touch(state.now, "append")
+        self._flows.line.push_append(command, held)
+
+    def _clear_input(self, command: ClearInput, lenient: bool) -> None:
+        del lenient
+        if self._flows.line.holds_steps:
+            self._in_turn(self._flows.intake.clear, command)
+        else:
+            self._flows.intake.clear(command)
+
+    def _in_turn(self, run: Callable[[Any], None], command: RealtimeCommand) -> None:
+        """Carry out a command behind all that came before it."""
+        self._state.lease.touch(self._state.now, "signal")
+        self._flows.line.push(HeldStep(run=lambda: run(command)))
+
+    def _heartbeat(self, command: Heartbeat) -> None:
+        state = self._state
+        try:
+            state.lease.touch(state.now, "heartbeat")
+        except LeaseEndedError as error:
+            state.fail("runtime_touch_failed", str(error), command=command)
+            return
+        state.emit(SessionHeartbeatAck)
+
+    def _append_text(self, command: AppendText) -> None:
+        state = self._state
+        if state.native:
+            state.fail(
+                "native_text_append_unsupported",
+                "this model takes no text into an open turn",
+                command=command,
+            )
+            return
+        content = [{"type": "input_text", "text": command.text}]
+        self._flows.items.create(
+            CreateItem(item={"role": "user", "content": content}, event_id=command.event_id)
+        )
+
+    def _signal(self, command: SignalTurn) -> None:
+        state = self._state
+        state.turn_state = SIGNALLED_STATES.get(command.event, state.turn_state)
+        state.emit(TurnEvent, event=command.event, turn_state=state.turn_state.value)

@@ -1,0 +1,118 @@
+"""The flows of one session, and what one tells another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .append_queue import Append, AppendQueue
+from .cancel_flow import CancelFlow
+from .close_flow import CloseFlow
+from .commit_flow import CommitFlow
+from .create_flow import CreateFlow
+from .input_buffer import InputBuffer
+from .intake import Intake
+from .item_flow import ItemFlow
+from .output_flow import OutputFlow
+from .overflow_flow import OverflowFlow
+from .response_flow import ResponseFlow
+from .tool_flow import ToolFlow
+from .transcripts import Transcripts
+from .update_flow import UpdateFlow
+from .waiting_line import WaitingLine
+
+if TYPE_CHECKING:
+    from .inputs import Fault
+    from .state import SessionState
+
+__all__ = ["Flows"]
+
+
+class Flows:
+    """Makes the flows and joins them: each knows the ones below it, the rest goes by callbacks."""
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        buffer = InputBuffer(state.model_state.audio_buffer, state.input_bytes, 0)
+        self.appends = AppendQueue(
+            state, buffer, accepted=self._append_accepted, failed=self._append_failed
+        )
+        self.responses = ResponseFlow(state, ended=self._response_ended)
+        transcripts, tools = Transcripts(state), ToolFlow(state)
+        self.intake = Intake(
+            state,
+            buffer,
+            self.appends,
+            self.responses,
+            barge_in=self._barge_in_by_speech,
+            turn_ended=self._turn_ended,
+        )
+        self.line = WaitingLine(state, self.appends, heard=self.intake.hear)
+        self.intake.line = self.line
+        self.commits = CommitFlow(
+            state, buffer, self.appends, self.line, self.intake, self.responses, transcripts
+        )
+        self.creates = CreateFlow(
+            state, self.appends, self.line, self.intake, self.commits, self.responses
+        )
+        self.cancels = CancelFlow(
+            state, self.responses, self.intake, prepare_held=self.creates.open_held
+        )
+        self.items = ItemFlow(state, tools)
+        self.updates = UpdateFlow(state, buffer, self.line, self.intake)
+        self.closing = CloseFlow(state, buffer, self.appends, self.line, self.responses)
+        self.outputs = OutputFlow(
+            state,
+            self.appends,
+            self.responses,
+            transcripts,
+            tools,
+            end_session=self.closing.close,
+        )
+        self.overflow = OverflowFlow(state, self.responses, end_session=self._end_with_details)
+
+    def go_on(self) -> None:
+        """Do what this step caused, then what was waiting for it."""
+        state = self._state
+        while True:
+            while state.followups:
+                state.followups.popleft()()
+            self.line.advance()
+            if not state.followups:
+                return
+
+    def _append_accepted(self, append: Append) -> None:
+        state = self._state
+        assert append.context is not None
+        with state.contained("begin_request"):
+            state.plugin.data_plane.begin_request(
+                append.context.request_id, state=state.model_state
+            )
+
+    def _append_failed(self, append: Append, fault: Fault) -> None:
+        self.outputs.append_failed(append.answers, fault)
+
+    def _response_ended(self, well: bool) -> None:
+        state = self._state
+        if not well:
+            # What waited for its end stays unanswered input.
+            state.turn_input.answer_deferred = False
+        state.later(self._after_response)
+
+    def _after_response(self) -> None:
+        self.commits.promote()
+        if not self.intake.response_in_progress:
+            self._state.turn_input.overlap_speech_ms = 0.0
+            self.intake.utterance.release_start()
+        self.intake.resume()
+
+    def _barge_in_by_speech(self, reason: str) -> None:
+        if self.intake.response_pending:
+            self.cancels.interrupt(reason, drop_answers=False)
+        else:
+            self.cancels.stop_playback()
+
+    def _turn_ended(self) -> None:
+        self.commits.turn_ended()
+
+    def _end_with_details(self, reason: str, details: dict[str, Any]) -> None:
+        self.closing.close(reason, details=details)

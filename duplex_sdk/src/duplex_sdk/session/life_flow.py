@@ -1,0 +1,124 @@
+"""The life of a session by the clock and by its lease: start, interest, detach, resume, expiry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.plugin import stage_request_id, stage_role
+from duplex_sdk.protocol.duplex import SessionCreated, SessionUpdated
+
+from .effects import AnswerControl, RegisterRequest, WakeAt
+from .inputs import (
+    CloseRequested,
+    Fault,
+    LeaseDetached,
+    LeaseResumed,
+    LeaseTouched,
+    Started,
+    TimerFired,
+)
+from .lease import LeaseConflictError, LeaseEndedError
+
+if TYPE_CHECKING:
+    from .flows import Flows
+    from .state import SessionState
+
+__all__ = ["LifeFlow"]
+
+
+class LifeFlow:
+    """Starts a session, keeps its lease and its one timer."""
+
+    def __init__(self, state: SessionState, flows: Flows) -> None:
+        self._state = state
+        self._flows = flows
+        self._armed: float | None = None
+
+    def started(self, item: Started) -> None:
+        """The session may speak: its first events, and the request its input will go by."""
+        state = self._state
+        state.emit(SessionCreated, session=state.public_session())
+        if item.by_update:
+            state.emit(SessionUpdated, session=state.public_session())
+        if state.config.initial_user_text:
+            parts = [{"type": "text", "text": state.config.initial_user_text}]
+            state.history.add_message(state.ids.item(), "user", parts)
+        turn = None if state.capabilities.supports_core_resumable_request else state.turn_id
+        context = self._flows.appends.context(stage_request_id(state.fence, stage_role(0, turn)))
+        state.requests.register(context.request_id, 0, state.config_generation)
+        state.do(RegisterRequest(context))
+        if state.config.turn_detection is not None:
+            self._flows.updates.configure_input()
+
+    def close_requested(self, item: CloseRequested) -> None:
+        """Its owner or the engine ends it."""
+        self._flows.closing.close(item.reason, expired=item.expired)
+
+    def touched(self, item: LeaseTouched) -> None:
+        """Somebody shows interest."""
+        self._lease(
+            item.control_id,
+            lambda lease, now: lease.touch(now, item.activity),
+        )
+
+    def detached(self, item: LeaseDetached) -> None:
+        """The socket is gone; the session goes on for a while."""
+        self._lease(
+            item.control_id,
+            lambda lease, now: lease.detach(now, expected_generation=item.expected_generation),
+        )
+
+    def resumed(self, item: LeaseResumed) -> None:
+        """A new socket takes the session, if it has seen the newest lease."""
+        self._lease(
+            item.control_id,
+            lambda lease, now: lease.resume(now, item.expected_generation, item.control_id),
+        )
+
+    def _lease(self, control_id: str, operate: Callable[[Any, float], Any]) -> None:
+        state = self._state
+        fault = None
+        try:
+            operate(state.lease, state.now)
+        except LeaseConflictError as error:
+            fault = Fault("session_resume_conflict", str(error))
+        except LeaseEndedError as error:
+            fault = Fault("session_closed", str(error))
+        shown = state.public_session() if fault is None else None
+        state.do(AnswerControl(control_id, state.lease.generation, shown, fault))
+
+    # the timer
+
+    def arm(self) -> None:
+        """One timer per session; one that fires early is armed again, so it never moves back."""
+        state = self._state
+        candidates = [
+            state.lease.next_deadline(),
+            self._flows.closing.deadline,
+            self._held_start_until(),
+        ]
+        deadline = min((at for at in candidates if at is not None), default=None)
+        if deadline is not None and (self._armed is None or deadline < self._armed):
+            self._armed = deadline
+            state.do(WakeAt(deadline))
+
+    def _held_start_until(self) -> float | None:
+        state = self._state
+        if state.turn_input.held_start is None or state.response is not None:
+            return None
+        return state.playback.plays_until(server_vad=state.has_detector)
+
+    def timer_fired(self, item: TimerFired) -> None:
+        """See what is due; nothing may be, when the deadline has moved on."""
+        del item
+        state = self._state
+        self._armed = None
+        self._flows.closing.wait_over()
+        if not state.open:
+            return
+        if not self._flows.intake.response_in_progress:
+            self._flows.intake.utterance.release_start()
+        reason = state.lease.expiry(state.now)
+        if reason is not None:
+            self._flows.closing.close(reason, expired=True)
