@@ -77,6 +77,7 @@ $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): requirements-dev.txt $(PYPROJECTS) | $(PY)
+	@echo "setting up $(VENV); the first time takes a minute or two"
 	$(PY) -m pip install $(PIP_FLAGS) -r requirements-dev.txt
 	@touch $@
 
@@ -84,6 +85,7 @@ $(CLIENTS)/bin/python: | $(PY)
 	$(PYTHON) -m venv $(CLIENTS)
 
 $(CLIENTS_STAMP): requirements-clients.txt scripts/speech_for_tests.py $(STAMP) | $(CLIENTS)/bin/python
+	@echo "setting up $(CLIENTS) for the stock clients"
 	$(CLIENTS)/bin/python -m pip install $(PIP_FLAGS) -r requirements-clients.txt
 	$(PY) scripts/speech_for_tests.py $(CLIENTS)/speech
 	@touch $@
