@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 from duplex_sdk.audio.chunk import PcmChunk
@@ -178,3 +181,14 @@ class TestCrossing:
         )
         packed = msgspec.msgpack.encode(made)
         assert msgspec.msgpack.decode(packed, type=StageOutput) == made
+
+    def test_the_contract_is_light_to_import(self) -> None:
+        code = (
+            "import sys, duplex_sdk.stage\n"
+            "heavy = {'numpy', 'asyncio', 'duplex_sdk.plugin', 'duplex_sdk.session'}\n"
+            "print(sorted(heavy & set(sys.modules)))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert (done.stdout.strip(), done.stderr) == ("[]", "")
