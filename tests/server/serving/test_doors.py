@@ -64,7 +64,7 @@ async def test_http_routes_need_the_same_key(start_server, engine, method, path)
         assert (await call(server, method, path, headers=BEARER)).status_code != 401
 
 
-@pytest.mark.parametrize("path", ["/", "/health", "/static/talk.js"])
+@pytest.mark.parametrize("path", ["/", "/health", "/static/page.js"])
 async def test_what_holds_nothing_needs_no_key(start_server, engine, path):
     async with start_server(engine, api_keys=[KEY]) as server:
         assert (await call(server, "GET", path)).status_code in (200, 503)

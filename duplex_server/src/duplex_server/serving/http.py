@@ -13,6 +13,12 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from .http_errors import error_response
 from .metrics import ServingMetrics
 
+_PAGE_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": "default-src 'self'; connect-src 'self' ws: wss:",
+    "X-Content-Type-Options": "nosniff",
+}
+
 __all__ = ["DEMO_FOLDER", "HttpRoutes"]
 
 DEMO_FOLDER = Path(__file__).parent.parent / "web" / "static"
@@ -72,7 +78,7 @@ class HttpRoutes:
 
     async def demo_page(self, request: Request) -> Response:
         """``GET /``."""
-        return FileResponse(DEMO_FOLDER / "index.html", headers={"Cache-Control": "no-cache"})
+        return FileResponse(DEMO_FOLDER / "index.html", headers=_PAGE_HEADERS)
 
     async def not_available(self, request: Request) -> Response:
         """Everything else says why it is not there."""
