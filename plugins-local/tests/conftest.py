@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from duplex_plugin_local.model import INPUT_RATE, OUTPUT_RATE, LocalPlugin
 from duplex_plugin_local.moonshine import Moonshine
-from duplex_plugin_local.recogniser import Recogniser
+from duplex_plugin_local.recogniser import Heard, Recogniser
 from duplex_plugin_local.recogniser_stage import RecogniserStage
 from duplex_plugin_local.reply_stage import ReplyStage
 from duplex_plugin_local.speech import say
@@ -194,7 +194,7 @@ class ScriptedRecogniser(Recogniser):
     def __init__(self) -> None:
         self.calls: list[int] = []
 
-    def transcribe(self, samples: np.ndarray) -> str:
+    def recognise(self, samples: np.ndarray, draft: Sequence[int] = ()) -> Heard:
         self.calls.append(len(samples) * 1000 // INPUT_RATE)
         words = [
             "one",
@@ -210,7 +210,7 @@ class ScriptedRecogniser(Recogniser):
             "eleven",
             "twelve",
         ]
-        return " ".join(words[: max(1, len(samples) * 2 // INPUT_RATE)])
+        return Heard(" ".join(words[: max(1, len(samples) * 2 // INPUT_RATE)]))
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from duplex_plugin_local.recogniser import Recogniser
+from duplex_plugin_local.recogniser import Heard, Recogniser
 from duplex_plugin_local.recogniser_stage import RecogniserStage, Work
 from duplex_sdk.stage import StagePrompt, StageSession, StageUnit
 
@@ -131,11 +132,11 @@ class Recorded(Recogniser):
     def __init__(self) -> None:
         self.lengths: list[int] = []
 
-    def transcribe(self, samples: np.ndarray) -> str:
+    def recognise(self, samples: np.ndarray, draft: Sequence[int] = ()) -> Heard:
         self.lengths.append(len(samples))
         if len(samples) == 1:
             raise RuntimeError("nothing to see")
-        return "word"
+        return Heard("word")
 
 
 def units_of(stage: RecogniserStage, *prompts: StagePrompt) -> list[StageUnit[Any]]:

@@ -74,6 +74,34 @@ def test_half_a_word_is_nothing(moonshine: Moonshine) -> None:
     assert moonshine.transcribe(np.zeros(100, np.float32)) == ""
 
 
+SENTENCE = "What time does the library close on Saturday?"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, None])
+def test_a_draft_does_not_decide_the_result(moonshine: Moonshine, spoken: Any, cut: Any) -> None:
+    samples = spoken(SENTENCE)
+    alone = moonshine.recognise(samples)
+    assert moonshine.recognise(samples, alone.tokens[:cut]).text == alone.text
+    assert moonshine.recognise(samples, (*alone.tokens[:3], 5, 6, 7)).text == alone.text
+
+
+def test_a_draft_saves_decoding(moonshine: Moonshine, spoken: Any) -> None:
+    samples = spoken(SENTENCE)
+    steps: list[int] = []
+
+    class Counting(Moonshine):
+        def _step(self, fixed: Any, past: Any, tokens: Any, *, first: bool) -> list[Any]:
+            steps.append(len(tokens))
+            return super()._step(fixed, past, tokens, first=first)
+
+    counting = Counting()
+    tokens = counting.recognise(samples).tokens
+    assert len(steps) == len(tokens) + 1
+    steps.clear()
+    counting.recognise(samples, tokens)
+    assert steps == [len(tokens) + 1]
+
+
 @pytest.mark.human_speech
 @pytest.mark.skipif(not HUMAN.is_dir(), reason="pocketsphinx-testdata is not installed")
 def test_reads_a_spoken_command(moonshine: Moonshine) -> None:

@@ -69,6 +69,7 @@ class Hearing:
         self.utterance.clear()
         self.transcript.clear()
         self.finished = ""
+        self.draft: tuple[int, ...] = ()
         self.final: StageUnit[Hearing] | None = None
         self.partial_at_ms = float(PARTIAL_MS)
         self.guess: tuple[float, str] | None = None
@@ -176,7 +177,7 @@ class RecogniserStage(StageModel[Hearing]):
         return brings_input
 
     def _note_cost(self, now: float) -> None:
-        """Let partials rest twice as long as the last recognition took: a third at most is theirs."""
+        """Let partials rest twice as long as the last recognition took: a third is theirs."""
         if self._worked_at is not None:
             self._partials_from = now + 2 * (now - self._worked_at)
             self._worked_at = None
@@ -216,14 +217,18 @@ class RecogniserStage(StageModel[Hearing]):
     def _segment(self, unit: StageUnit[Hearing]) -> list[StageOutput]:
         hearing = unit.state
         front = hearing.utterance.split(SEGMENT_FROM_MS)
-        hearing.finished = _join(hearing.finished, self._recogniser.transcribe(front))
+        heard = self._recogniser.recognise(front, hearing.draft)
+        hearing.finished = _join(hearing.finished, heard.text)
+        hearing.draft = ()
         hearing.guess = None
         hearing.partial_at_ms = hearing.utterance.duration_ms + PARTIAL_MS
         new = hearing.transcript.grow(hearing.finished)
         return [unit.output(user_text=new)] if new else []
 
     def _transcribe(self, hearing: Hearing) -> str:
-        return _join(hearing.finished, self._recogniser.transcribe(hearing.utterance.samples()))
+        heard = self._recogniser.recognise(hearing.utterance.samples(), hearing.draft)
+        hearing.draft = heard.tokens
+        return _join(hearing.finished, heard.text)
 
     @property
     def _recogniser(self) -> Recogniser:
