@@ -8,7 +8,7 @@ back or compensated.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -63,6 +63,11 @@ class Append:
     context: DuplexStageRequestContext | None = None
 
     @property
+    def of_open_turn(self) -> bool:
+        """Whether no commit covers it yet."""
+        return self.taken is not None or self.early
+
+    @property
     def cleared(self) -> bool:
         """Its input was cleared while it waited."""
         return self.taken is not None and not self.taken.reservation.active
@@ -83,7 +88,7 @@ class AppendQueue:
         state: the session.
         buffer: where a unit goes back to.
         accepted: told of each unit that stage 0 took, before its output can come.
-        failed: told of each unit that failed, with the reason.
+        failed: told of the units that failed together, the cause first, with the reason.
     """
 
     def __init__(
@@ -92,7 +97,7 @@ class AppendQueue:
         buffer: InputBuffer,
         *,
         accepted: Callable[[Append], None],
-        failed: Callable[[Append, Fault], None],
+        failed: Callable[[Sequence[Append], Fault], None],
     ) -> None:
         self._state = state
         self._buffer = buffer
@@ -263,14 +268,12 @@ class AppendQueue:
     def _fail(self, append: Append, fault: Fault) -> None:
         """One unit failed: the ones behind it fail with it, and a new one starts cleanly."""
         self._leave(append)
-        behind, self._queue = list(self._queue), deque()
-        self._roll_back([append, *behind])
-        for each in [append, *behind]:
+        failed = [append, *self._queue]
+        self._queue.clear()
+        self._roll_back(failed)
+        for each in failed:
             each.release()
-        self._failed(append, fault)
-        for each in behind:
-            if each.answers:
-                self._failed(each, fault)
+        self._failed(failed, fault)
 
     def _roll_back(self, appends: list[Append]) -> None:
         """Units of the open turn wait in the buffer again, in their order, still counted."""
@@ -291,13 +294,14 @@ class AppendQueue:
         Units cut out of the open turn wait in the buffer again; what was to be answered is dropped.
 
         Returns:
-            The ends of turns that asked for no answer: the model must hear those turns again.
+            What no buffer holds and no answer is lost with: the model must hear it again, ends of
+            turns together with the turns they end.
         """
         called_off = self._call_off()
         self._roll_back(called_off)
         again: list[Append] = []
         for append in called_off:
-            if append.piece.final and not append.answers:
+            if not append.answers and (append.piece.final or (append.early and not append.taken)):
                 again.append(append)
             else:
                 append.release()

@@ -7,7 +7,6 @@ the request to stop stage work all happen in one ``handle`` call, whatever is un
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duplex_sdk.protocol.duplex import (
@@ -28,15 +27,9 @@ if TYPE_CHECKING:
     from .response import Response
     from .response_flow import ResponseFlow
     from .state import SessionState
+    from .transcripts import Transcripts
 
 __all__ = ["CancelFlow"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stopped:
-    """A response that was done and still played when it was cut."""
-
-    response_id: str
 
 
 class CancelFlow:
@@ -46,8 +39,9 @@ class CancelFlow:
         state: the session.
         responses: ends what is open.
         intake: the user's input, part of which an interruption may drop.
-        prepare_held: opens the answer that still waits for its audio, so that it can be ended;
-            False when there is none.
+        transcripts: what the user said.
+        take_held: takes their answer away from the commits and creates that still wait; whether
+            there were any.
     """
 
     def __init__(
@@ -55,29 +49,39 @@ class CancelFlow:
         state: SessionState,
         responses: ResponseFlow,
         intake: Intake,
+        transcripts: Transcripts,
         *,
-        prepare_held: Callable[[], bool],
+        take_held: Callable[[], bool],
     ) -> None:
         self._state = state
         self._responses = responses
         self._intake = intake
-        self._prepare_held = prepare_held
+        self._transcripts = transcripts
+        self._take_held = take_held
 
     # commands
 
     def cancel_response(self, command: CancelResponse) -> None:
         """``response.cancel``: the active response, or the one being prepared."""
-        state = self._state
-        wanted = command.response_id
-        active = state.response
-        if active is None and (wanted is not None or not self._prepare_held()):
+        active = self._active_or_held(command.response_id)
+        if active is None:
             self._nothing_to_cancel(command)
-            return
-        active = state.response
-        if active is None or (wanted is not None and wanted != active.id):
-            self._nothing_to_cancel(command)
-            return
-        self.interrupt("client_cancelled", drop_answers=True)
+        else:
+            self.interrupt("client_cancelled", drop_answers=True)
+
+    def _active_or_held(self, wanted: str | None) -> Response | None:
+        """The response that a client may stop now.
+
+        An answer that still waits for its audio is opened, so that it can be ended; beside an open
+        response it is only taken away.
+        """
+        active = self._state.response
+        if wanted is not None and (active is None or wanted != active.id):
+            return None
+        held = self._take_held()
+        if active is None and held:
+            return self._responses.open()
+        return active
 
     def _nothing_to_cancel(self, command: CancelResponse) -> None:
         self._state.fail(
@@ -90,13 +94,12 @@ class CancelFlow:
     def clear_output(self, command: ClearOutputAudio) -> None:
         """``output_audio_buffer.clear``: never fails; stops what still speaks or plays."""
         state = self._state
-        active = state.response
-        named = command.response_id
-        target = named or (active.id if active is not None else state.last_response_id)
+        active = self._active_or_held(command.response_id)
+        target = command.response_id or state.last_response_id
         state.emit(OutputAudioCleared, response_id=target)
-        if active is not None and target == active.id:
+        if active is not None:
             self.interrupt("output_audio_buffer_clear", drop_answers=False)
-        elif target is not None and target == self._playing_id():
+        elif target is not None and target == self._unheard_id():
             self._stop_playback(target)
 
     def cancel_input(self, command: CancelInput) -> None:
@@ -114,11 +117,11 @@ class CancelFlow:
 
     def _drop_everything(self) -> None:
         state = self._state
-        playing = None if state.response is not None else self._playing_id()
+        unheard = self._unheard_id()
         self._intake.drop_all()
-        if playing is not None:
-            state.emit(OutputAudioCleared, response_id=playing)
-            self._stop_playback(playing)
+        if unheard is not None:
+            state.emit(OutputAudioCleared, response_id=unheard)
+            self._stop_playback(unheard)
         else:
             self.interrupt("barge_in", drop_answers=True)
         state.emit(InputCleared)
@@ -134,21 +137,28 @@ class CancelFlow:
         """
         state = self._state
         response = state.response
-        heard_ms = 0.0 if response is None else self._heard_ms(response)
-        settled = None if response is None else self._responses.settle(response, "cancelled")
-        self._end_epoch(heard_ms, drop_answers=drop_answers)
-        if response is not None and settled is not None:
-            state.muted = state.capabilities.cancel_effect == "mutes"
+        if response is None:
+            self._end_epoch(0.0, drop_answers=drop_answers)
+            return
+        heard_ms = self._heard_ms(response)
+        item, committed = self._responses.settle(response, "cancelled")
+        state.muted = state.capabilities.cancel_effect == "mutes"
+
+        def tell() -> None:
             state.do(DropQueuedAudio(response.id, response.epoch))
-            item, committed = settled
             self._responses.cancelled(response, reason, item=item, committed=committed)
+
+        self._end_epoch(heard_ms, drop_answers=drop_answers, tell=tell)
 
     def _heard_ms(self, response: Response) -> float:
         cursor = self._state.playback.cursor(response.id)
         policy = response.config.playback_commit_policy
         return 0.0 if cursor is None else cursor.heard_ms(policy)
 
-    def _end_epoch(self, heard_ms: float, *, drop_answers: bool) -> None:
+    def _end_epoch(
+        self, heard_ms: float, *, drop_answers: bool, tell: Callable[[], None] = lambda: None
+    ) -> None:
+        """Everything under way belongs to the past; ``tell`` says so before new work begins."""
         state = self._state
         requests = state.requests.end_epoch()
         state.epoch += 1
@@ -156,16 +166,13 @@ class CancelFlow:
         state.playback.cut()
         state.turn_state = TurnState.BARGE_IN
         for request_id in requests:
-            self._close_stream(request_id)
+            state.close_stream(request_id)
+        tell()
         if requests:
             state.do(AbortRequests(state.next_op(), requests, heard_ms, state.epoch))
-        self._intake.begin_epoch(drop_answers=drop_answers)
+        still_heard = self._intake.begin_epoch(drop_answers=drop_answers)
+        self._transcripts.keep_only(still_heard)
         state.lease.touch(state.now, "signal")
-
-    def _close_stream(self, request_id: str) -> None:
-        state = self._state
-        with state.contained("close_stream"):
-            state.plugin.data_plane.close_stream(request_id, state=state.model_state)
 
     # playback of a response that is done
 
@@ -175,6 +182,18 @@ class CancelFlow:
             return None
         playing = state.playback.still_playing(state.now, server_vad=state.has_detector)
         return state.playback.current_id if playing else None
+
+    def _unheard_id(self) -> str | None:
+        """The latest response, done, of which something may not have been played yet.
+
+        A client that never acks and has no detector leaves that open; what waits to be sent to it
+        must go all the same.
+        """
+        state = self._state
+        if state.response is not None:
+            return None
+        unheard = state.playback.may_be_unheard(state.now, server_vad=state.has_detector)
+        return state.playback.current_id if unheard else None
 
     def stop_playback(self) -> None:
         """The user speaks over audio of a finished response: what is unheard is cut away."""

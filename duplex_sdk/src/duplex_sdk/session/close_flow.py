@@ -64,6 +64,8 @@ class CloseFlow:
         state.do(MarkClosing(reason, expired))
         submitted, reserved = state.requests.ids()
         self._request_ids = submitted + reserved
+        for request_id in submitted:
+            state.close_stream(request_id)
         self._release_op = state.next_op()
         self.deadline = state.now + state.limits.close_timeout_s
         state.do(ReleaseStages(self._release_op, submitted, reserved))

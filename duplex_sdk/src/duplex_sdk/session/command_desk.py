@@ -71,13 +71,9 @@ class CommandDesk:
             Heartbeat: lambda command, _: self._heartbeat(command),
             CloseSession: lambda command, _: self._flows.closing.close(command.reason),
             # These wait for the audio before them.
-            Commit: lambda command, _: self._flows.commits.receive(command),
-            CreateResponse: lambda command, lenient: self._flows.creates.receive(
-                command, lenient=lenient
-            ),
-            UpdateSession: lambda command, lenient: self._flows.updates.receive(
-                command, lenient=lenient
-            ),
+            Commit: self._commit,
+            CreateResponse: self._create_response,
+            UpdateSession: self._update,
             # These keep their place in the line.
             ClearInput: self._clear_input,
             CreateItem: lambda command, _: self._in_turn(self._flows.items.create, command),
@@ -130,10 +126,26 @@ class CommandDesk:
 
     def _clear_input(self, command: ClearInput, lenient: bool) -> None:
         del lenient
-        if self._flows.line.holds_steps:
-            self._in_turn(self._flows.intake.clear, command)
-        else:
-            self._flows.intake.clear(command)
+        line, intake = self._flows.line, self._flows.intake
+        if line.holds_steps:
+            self._in_turn(intake.clear, command)
+            return
+        self._state.lease.touch(self._state.now, "signal")
+        line.drop_audio()
+        intake.clear(command)
+
+    def _commit(self, command: Commit, lenient: bool) -> None:
+        del lenient
+        self._state.lease.touch(self._state.now, "signal")
+        self._flows.commits.receive(command)
+
+    def _create_response(self, command: CreateResponse, lenient: bool) -> None:
+        self._state.lease.touch(self._state.now, "signal")
+        self._flows.creates.receive(command, lenient=lenient)
+
+    def _update(self, command: UpdateSession, lenient: bool) -> None:
+        self._state.lease.touch(self._state.now, "signal")
+        self._flows.updates.receive(command, lenient=lenient)
 
     def _in_turn(self, run: Callable[[Any], None], command: RealtimeCommand) -> None:
         """Carry out a command behind all that came before it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,6 +40,16 @@ if TYPE_CHECKING:
     from .waiting_line import WaitingLine
 
 __all__ = ["CommitFlow"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """What a commit made of the open turn: its item, length and words known so far."""
+
+    item_id: str
+    seconds: float = 0.0
+    heard: str | None = None
+    hint: str | None = None
 
 
 class CommitFlow:
@@ -159,8 +170,11 @@ class CommitFlow:
         """An item that says there was no speech; its audio goes nowhere."""
         turn = self._state.turn_input
         item_id = turn.item_id or self._state.ids.item()
+        flags = {"is_speech": False, "no_response": True}
+        if not turn.has_audio:
+            flags["empty"] = True
         self._intake.drop_open_turn()
-        self._tell(item_id, seconds=0.0, hint=None, flags={"is_speech": False, "no_response": True})
+        self._tell(_Sealed(item_id), flags=flags)
         self._responses.listen("silence_commit")
 
     # speech
@@ -178,19 +192,24 @@ class CommitFlow:
         )
         overlap_ms = int(turn.overlap_speech_ms)
         if action is CommitAction.START_AUTO_RESPONSE:
-            self._seal_streamed(asks)
+            self._seal_streamed(asks, by_client=by_client)
         elif action is CommitAction.COMMIT_ONLY:
-            self._commit(asks)
+            self._commit(asks, by_client=by_client)
         elif is_short_overlap(overlap_ms, state.config.overlap_short_ack_ms):
             self._drop_acknowledgement(by_client=by_client)
         else:
             self._defer(asks)
 
-    def _seal_streamed(self, asks: bool) -> None:
-        """An auto-responding model has heard all but the rest: give it that, as final."""
+    def _only_heard(self, asks: bool, *, by_client: bool) -> bool:
+        """A short commit of a client makes a model that takes its own turns listen."""
         state = self._state
         short = state.turn_input.audio_ms <= state.config.overlap_short_ack_ms
-        listen = asks and state.native and short
+        return asks and by_client and state.native and short
+
+    def _seal_streamed(self, asks: bool, *, by_client: bool) -> None:
+        """An auto-responding model has heard all but the rest: give it that, as final."""
+        state = self._state
+        listen = self._only_heard(asks, by_client=by_client)
         self._commit_item(no_response=not asks)
         kept = self._buffer.seal()
         piece = AppendPiece(final=True) if kept is None else kept.piece
@@ -198,11 +217,16 @@ class CommitFlow:
         held = None if kept is None else kept.held
         self._appends.push(Append(piece, state.epoch, held=held))
 
-    def _commit(self, asks: bool) -> None:
-        item_id = self._commit_item()
+    def _commit(self, asks: bool, *, by_client: bool) -> None:
+        listen = self._only_heard(asks, by_client=by_client)
+        waits = asks and self._intake.response_pending
+        item_id = self._commit_item(response_create_deferred=waits)
         self._retain(item_id)
-        if asks:
-            self.answer_retained()
+        if waits:
+            # Nothing was said over the running response, but there is room for one only.
+            self._state.turn_input.answer_deferred = True
+        elif asks:
+            self.answer_retained(force_listen=listen)
         elif self._state.early_input:
             self._let_hear()
 
@@ -239,36 +263,37 @@ class CommitFlow:
         shown: dict[str, Any] = {name: True for name, on in flags.items() if on}
         if no_response:
             shown["no_response"] = True
-        seconds, hint = turn.audio_ms / 1000, turn.transcript_hint
+        sealed = _Sealed(item_id, turn.audio_ms / 1000, turn.heard_text, turn.transcript_hint)
         turn.begin_next()
         state.commit_seq += 1
         state.turn_state = TurnState.USER_COMMITTED
-        self._tell(item_id, seconds=seconds, hint=hint, flags=shown)
+        self._tell(sealed, flags=shown)
         return item_id
 
-    def _tell(
-        self, item_id: str, *, seconds: float, hint: str | None, flags: dict[str, Any]
-    ) -> None:
+    def _tell(self, sealed: _Sealed, *, flags: dict[str, Any]) -> None:
         """The events of a commit, in their order."""
         state = self._state
+        item_id = sealed.item_id
         speech = flags.get("is_speech", True)
-        part = ContentPart(type="input_audio", transcript=hint or "")
+        known = sealed.heard or sealed.hint
+        part = ContentPart(type="input_audio", transcript=known or "")
         if not speech:
             part = msgspec.structs.replace(part, is_speech=False)
         item = Item(id=item_id, type="message", role="user", content=(part,))
         previous = state.items.add(item)
         state.emit(ItemAdded, previous_item_id=previous, item=item)
         if speech:
-            state.history.add_user_audio(item_id, transcript=hint)
+            state.history.add_user_audio(item_id, transcript=known)
         state.emit(
             InputCommitted,
             previous_item_id=previous,
             item_id=item_id,
             event=self._details(item_id, flags),
         )
-        known = self._transcripts.committed(item_id, seconds, hint) if speech else None
-        if known is not None:
-            self._transcripts.complete(item_id, known, seconds)
+        if speech:
+            self._transcripts.committed(
+                item_id, sealed.seconds, heard=sealed.heard, hint=sealed.hint
+            )
         state.emit(ItemDone, previous_item_id=previous, item=state.items.get(item_id))
 
     def _details(self, item_id: str, flags: dict[str, Any]) -> dict[str, Any]:
@@ -299,10 +324,10 @@ class CommitFlow:
         if kept is not None:
             turn.retained.append(kept)
 
-    def answer_retained(self) -> None:
+    def answer_retained(self, *, force_listen: bool = False) -> None:
         """Open the response for the committed input and give the input to the model."""
         self._responses.open(bound=True)
-        self._submit_retained(respond=True)
+        self._submit_retained(respond=True, force_listen=force_listen)
 
     def submit_retained(self) -> None:
         """Give the committed input to the model; its response is open."""
@@ -313,14 +338,17 @@ class CommitFlow:
         self._submit_retained(respond=False)
         self._state.turn_input.heard_unanswered = True
 
-    def _submit_retained(self, *, respond: bool) -> None:
+    def _submit_retained(self, *, respond: bool, force_listen: bool = False) -> None:
         state = self._state
         turn = state.turn_input
         pieces, items = turn.retained[:], frozenset(turn.retained_items)
+        self._transcripts.merged(turn.retained_items)
         covers, turn.early = turn.early, []
         turn.retained.clear()
         turn.retained_items.clear()
         turn.answer_deferred = False
+        if respond:
+            turn.heard_unanswered = False
         if state.early_input:
             last = self._last_piece(pieces)
             for kept in pieces:
@@ -329,7 +357,9 @@ class CommitFlow:
         else:
             last = _merged(pieces)
         piece = AppendPiece(final=True) if last is None else last.piece
-        piece = msgspec.structs.replace(piece, final=True, respond=respond)
+        piece = msgspec.structs.replace(
+            piece, final=True, respond=respond, force_listen=piece.force_listen or force_listen
+        )
         self._appends.push(
             Append(
                 piece,

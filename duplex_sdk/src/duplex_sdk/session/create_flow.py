@@ -58,17 +58,6 @@ class CreateFlow:
         )
         self._line.push(step)
 
-    def open_held(self) -> bool:
-        """A cancel takes the answer of a create or commit that still waits: open it, to end it.
-
-        Returns:
-            Whether there was one.
-        """
-        if not self._line.take_answers():
-            return False
-        self._responses.open()
-        return True
-
     def _carry_out(self, command: CreateResponse, lenient: bool, *, wanted: bool) -> None:
         state = self._state
         if not wanted:
@@ -118,7 +107,7 @@ class CreateFlow:
     def _answers_conversation(self) -> bool:
         state = self._state
         by_text = state.capabilities.supports_text_only_turn
-        return not state.auto_responds and (by_text or bool(state.tools.unread))
+        return by_text or (bool(state.tools.unread) and not state.auto_responds)
 
     def _refuse(self, command: CreateResponse) -> None:
         state = self._state

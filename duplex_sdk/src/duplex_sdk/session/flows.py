@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .append_queue import Append, AppendQueue
@@ -55,7 +56,7 @@ class Flows:
             state, self.appends, self.line, self.intake, self.commits, self.responses
         )
         self.cancels = CancelFlow(
-            state, self.responses, self.intake, prepare_held=self.creates.open_held
+            state, self.responses, self.intake, transcripts, take_held=self.line.take_answers
         )
         self.items = ItemFlow(state, tools)
         self.updates = UpdateFlow(state, buffer, self.line, self.intake)
@@ -87,9 +88,14 @@ class Flows:
             state.plugin.data_plane.begin_request(
                 append.context.request_id, state=state.model_state
             )
+        if append.of_open_turn and state.auto_responds:
+            # It was tried again out of the buffer: nothing of the turn is missing.
+            state.turn_input.failed = False
 
-    def _append_failed(self, append: Append, fault: Fault) -> None:
-        self.outputs.append_failed(append.answers, fault)
+    def _append_failed(self, failed: Sequence[Append], fault: Fault) -> None:
+        self.line.spoil()
+        self.outputs.append_failed(failed, fault)
+        self.intake.take_back_sealed(failed)
 
     def _response_ended(self, well: bool) -> None:
         state = self._state

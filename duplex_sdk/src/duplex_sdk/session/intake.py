@@ -6,7 +6,7 @@ then buffer, pre-roll or nothing. Nothing in here seals input; that is the commi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from duplex_sdk.audio.chunk import PcmChunk
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .inputs import AudioDecoded, SpeechVerdict
     from .response_flow import ResponseFlow
     from .state import SessionState
+    from .turn_input import RetainedPiece
     from .waiting_line import WaitingLine
 
 __all__ = ["Intake"]
@@ -83,6 +84,12 @@ class Intake:
     def streams(self) -> bool:
         """Whether units go to the model before any commit."""
         return self._state.auto_responds or self._state.early_input
+
+    @property
+    def _emits(self) -> bool:
+        """Whether units may leave now: a turn whose commit will be refused is not heard on."""
+        state = self._state
+        return state.auto_responds or (state.early_input and not state.turn_input.failed)
 
     # hearing
 
@@ -300,7 +307,7 @@ class Intake:
             force_listen=command.hints.force_listen or (state.native and verdict.active),
             images=tuple(_image(frame) for frame in command.video_frames),
         )
-        self._queue(self._buffer.add(piece, emit=stream and self.streams))
+        self._queue(self._buffer.add(piece, emit=stream and self._emits))
 
     def _refuse_room(self, command: AppendAudio) -> None:
         self._state.fail(
@@ -324,16 +331,18 @@ class Intake:
 
     def resume(self) -> None:
         """Nothing is spoken over any more: what was kept back goes on its way."""
-        if self.streams and not self.response_pending:
+        if self._emits and not self.response_pending:
             self._queue(self._buffer.drain())
 
     # dropping
 
     def clear(self, command: ClearInput) -> None:
-        """``input_audio_buffer.clear``: what no commit has sealed, and what waits unanswered."""
+        """``input_audio_buffer.clear``: what no commit has sealed, and what waits unanswered.
+
+        Audio that is not decoded yet is the caller's: none may stand before this command.
+        """
         del command
-        if self.line.drop_open_input():
-            self.drop_open_turn()
+        self.drop_open_turn()
         self._state.turn_input.release_retained()
         self.line.reset_stream()
         self.line.reset_detector()
@@ -367,23 +376,43 @@ class Intake:
         self.line.reset_stream()
         self.line.reset_detector()
 
-    def begin_epoch(self, *, drop_answers: bool) -> None:
-        """A new epoch began: the model must hear again what it was told to forget."""
+    def begin_epoch(self, *, drop_answers: bool) -> frozenset[str]:
+        """A new epoch began: the model must hear again what it was told to forget.
+
+        Returns:
+            Committed items whose words can still come.
+        """
         state = self._state
         turn = state.turn_input
-        sealed = self._appends.end_epoch()
+        again = self._appends.end_epoch()
         if drop_answers:
             turn.release_retained()
         turn.answer_deferred = False
-        for append in sealed:
-            for heard in append.covers:
-                self._appends.push(Append(heard.piece, state.epoch))
+        items = set(turn.retained_items)
+        for append in again:
             append.epoch = state.epoch
-            self._appends.push(append)
-        for heard in turn.early:
-            # Still counted where it is retained; this is a second hearing of the same bytes.
-            self._appends.push(Append(heard.piece, state.epoch))
+            items |= append.turn_items
+            if append.piece.final:
+                self._hear_again(append.covers)
+                self._appends.push(append)
+        self._hear_again(turn.early)
+        for append in again:
+            if not append.piece.final:
+                self._appends.push(append)
         state.later(self.resume)
+        return frozenset(items)
+
+    def _hear_again(self, units: list[RetainedPiece]) -> None:
+        """A second hearing of the same bytes, which stay counted where they are retained."""
+        for unit in units:
+            self._appends.push(Append(unit.piece, self._state.epoch))
+
+    def take_back_sealed(self, failed: Sequence[Append]) -> None:
+        """The end of a turn failed of which the model has heard the beginning."""
+        state = self._state
+        lost = any(append.piece.final and append.piece.kind == "audio" for append in failed)
+        if lost and state.early_input:
+            self._appends.push(Append(AppendPiece(kind="discard", respond=False), state.epoch))
 
 
 def _onset(verdict: SpeechVerdict) -> bool | None:

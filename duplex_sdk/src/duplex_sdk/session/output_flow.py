@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.plugin import ModelResult, OutputContext
 
+from .effects import Report
 from .inputs import Fault, StageFailed, StageOutputReceived, StagesIdle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from duplex_sdk.stage import StageError, StageOutput
 
-    from .append_queue import AppendQueue
+    from .append_queue import Append, AppendQueue
     from .response import Response
     from .response_flow import ResponseFlow
     from .state import SessionState
@@ -132,29 +133,29 @@ class OutputFlow:
 
     def _result(self, result: ModelResult, output: StageOutput, *, ends_turn: bool) -> None:
         state = self._state
+        if result.error is not None:
+            self._error(result.error)
+            return
         if state.muted:
             # A model that cannot be stopped: the rest of what it was saying is nobody's.
             state.muted = not (result.listen or result.end_of_turn)
             return
-        if result.error is not None:
-            self._error(result.error)
+        if self._of_completed_turn(output):
             return
         if result.tool_call is not None:
             self._tools.called(result.tool_call)
         if result.text or result.audio is not None:
-            response = state.response or self._opened_late(output)
-            if response is not None:
-                self._say(response, result)
+            self._say(state.response or self._responses.open(), result)
         if result.end_of_turn and ends_turn:
             self._end_turn(output.request_id, output.turn_id)
         elif result.listen:
             self._listen(result, output)
 
-    def _opened_late(self, output: StageOutput) -> Response | None:
-        """The response of a model that speaks unasked; a completed turn opens none."""
-        if output.turn_id < self._state.turn_id:
-            return None
-        return self._responses.open()
+    def _of_completed_turn(self, output: StageOutput) -> bool:
+        """Whether the turn is over that this belongs to: it opens, feeds and ends nothing."""
+        response = self._state.response
+        current = self._state.turn_id if response is None else response.turn_id
+        return output.turn_id < current
 
     def _say(self, response: Response, result: ModelResult) -> None:
         try:
@@ -179,8 +180,7 @@ class OutputFlow:
         state = self._state
         if not state.auto_responds:
             state.requests.finish(request_id)
-            with state.contained("close_stream"):
-                state.plugin.data_plane.close_stream(request_id, state=state.model_state)
+            state.close_stream(request_id)
         response = state.response
         state.turn_id = max(state.turn_id, turn_id + 1)
         if response is not None:
@@ -230,13 +230,15 @@ class OutputFlow:
         if item.scope == "session":
             self._end_session("runtime_failed")
 
-    def append_failed(self, answers: bool, fault: Fault) -> None:
-        """A unit did not reach the model: what it was to be answered with fails too."""
+    def append_failed(self, failed: Sequence[Append], fault: Fault) -> None:
+        """Units did not reach the model: what they were to be answered with fails too."""
         state = self._state
-        response = state.response
-        if answers and response is not None and response.bound:
-            state.fail(fault.code, fault.message)
-            self._responses.fail(response, fault)
-        elif not answers:
-            state.fail(fault.code, fault.message)
+        if all(append.piece.kind == "discard" for append in failed):
+            state.do(Report("warning", f"input could not be taken back: {fault.message}"))
+            return
+        state.fail(fault.code, fault.message)
+        if any(append.of_open_turn for append in failed):
             state.turn_input.failed = True
+        response = state.response
+        if response is not None and response.bound and any(append.answers for append in failed):
+            self._responses.fail(response, fault)

@@ -234,6 +234,13 @@ class PlaybackLedger:
         """Whether audio of the latest response has not been heard to its end."""
         return self._current.still_playing(now, server_vad=server_vad)
 
+    def may_be_unheard(self, now: float, *, server_vad: bool) -> bool:
+        """Whether nothing shows yet that the latest response was heard to its end."""
+        current = self._current
+        if not current.acked and current.plays_until(server_vad=server_vad) is None:
+            return current.sent_ms > 0
+        return current.still_playing(now, server_vad=server_vad)
+
     def plays_until(self, *, server_vad: bool) -> float | None:
         """When that ends by the clock, in seconds; None when acks or nothing decide it."""
         return self._current.plays_until(server_vad=server_vad)

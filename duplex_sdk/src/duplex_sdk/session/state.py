@@ -287,6 +287,11 @@ class SessionState:
         except Exception as error:
             self.do(Report("warning", f"plugin hook {hook} failed: {error!r}"))
 
+    def close_stream(self, request_id: str) -> None:
+        """Tell the data plane that a request is cancelled or finished."""
+        with self.contained("close_stream"):
+            self.plugin.data_plane.close_stream(request_id, state=self.model_state)
+
     def public_session(self) -> dict[str, Any]:
         """The session object as clients see it, a fresh dict."""
         longest = self.capabilities.max_session_s

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,13 +22,21 @@ MAX_AWAITED = 16
 """Committed items that may wait for their words; a model that never says them costs no memory."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Awaited:
+    """A committed item whose words the model has not said; ``told``: the client knew them."""
+
+    item_id: str
+    seconds: float
+    told: bool
+
+
 class Transcripts:
     """Matches what stages say they heard with the items it belongs to: oldest item first."""
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        self._awaited: deque[tuple[str, float]] = deque(maxlen=MAX_AWAITED)
-        self._early_final: str | None = None
+        self._awaited: deque[_Awaited] = deque(maxlen=MAX_AWAITED)
 
     def heard(self, output: StageOutput) -> None:
         """A stage says what it heard: a new piece, or the whole turn."""
@@ -37,7 +47,7 @@ class Transcripts:
             self._piece(text)
 
     def _piece(self, text: str) -> None:
-        item_id = self._awaited[0][0] if self._awaited else self._announced_item()
+        item_id = self._awaited[0].item_id if self._awaited else self._announced_item()
         if item_id is not None:
             self._state.emit(InputTranscriptionDelta, item_id=item_id, delta=text)
 
@@ -47,24 +57,44 @@ class Transcripts:
         return turn.item_id if turn.held_start is None else None
 
     def _final(self, text: str) -> None:
-        if self._awaited:
-            item_id, seconds = self._awaited.popleft()
-            self.complete(item_id, text, seconds)
-        else:
+        if not self._awaited:
             # The model was sure before the commit: the words wait for their item.
-            self._early_final = text
+            self._state.turn_input.heard_text = text
+            return
+        awaited = self._awaited.popleft()
+        if not awaited.told:
+            self.complete(awaited.item_id, text, awaited.seconds)
 
-    def committed(self, item_id: str, seconds: float, hint: str | None) -> str | None:
-        """An item was committed.
+    def committed(
+        self, item_id: str, seconds: float, *, heard: str | None, hint: str | None
+    ) -> None:
+        """An item was committed: tell its words if they are known, else they come later.
 
-        Returns:
-            Its words if they are known already; else they come later.
+        Args:
+            item_id: the item.
+            seconds: its length.
+            heard: what the model heard before the commit.
+            hint: what the client says was said.
         """
-        known = self._early_final or hint
-        self._early_final = None
-        if known is None:
-            self._awaited.append((item_id, seconds))
-        return known
+        known = heard or hint
+        if heard is None:
+            self._awaited.append(_Awaited(item_id, seconds, told=bool(known)))
+        if known:
+            self.complete(item_id, known, seconds)
+
+    def merged(self, item_ids: Sequence[str]) -> None:
+        """Several items go to the model as one: its words for them come with the last."""
+        gone = frozenset(item_ids[:-1])
+        if gone:
+            self._keep(lambda item_id: item_id not in gone)
+
+    def keep_only(self, item_ids: Collection[str]) -> None:
+        """An epoch ended: of all other items the model will say nothing any more."""
+        self._keep(lambda item_id: item_id in item_ids)
+
+    def _keep(self, wanted: Callable[[str], bool]) -> None:
+        kept = (each for each in self._awaited if wanted(each.item_id))
+        self._awaited = deque(kept, maxlen=MAX_AWAITED)
 
     def complete(self, item_id: str, text: str, seconds: float) -> None:
         """Tell the words of an item, and show them in it from now on."""
@@ -89,7 +119,3 @@ class Transcripts:
             for part in item.content
         )
         self._state.items.replace(msgspec.structs.replace(item, content=content))
-
-    def forget_turn(self) -> None:
-        """The turn under way was dropped."""
-        self._early_final = None

@@ -46,6 +46,7 @@ class TurnInput:
         speech_ms: input since the last commit, in ms.
         clock_ms: the session's input clock: ms of audio appended since open.
         transcript_hint: what the client says was said.
+        heard_text: what the model says was said, when it is sure before the commit.
         early: units the model has already heard and that no accepted commit covers yet.
         retained: committed input kept until it is answered.
         retained_items: the user items it stands in.
@@ -65,6 +66,7 @@ class TurnInput:
     clock_ms: float = 0.0
     skipped_ms: float = 0.0
     transcript_hint: str | None = None
+    heard_text: str | None = None
     early: list[RetainedPiece] = field(default_factory=list)
     retained: list[RetainedPiece] = field(default_factory=list)
     retained_items: list[str] = field(default_factory=list)
@@ -84,6 +86,7 @@ class TurnInput:
         self.has_speech = self.had_silence = self.failed = False
         self.audio_ms = 0.0
         self.transcript_hint = None
+        self.heard_text = None
 
     def release_early(self) -> None:
         """Forget units that the model heard: their turn was accepted or dropped."""
@@ -97,4 +100,5 @@ class TurnInput:
             kept.held.release()
         self.retained.clear()
         self.retained_items.clear()
+        self.heard_unanswered = False
         self.answer_deferred = False

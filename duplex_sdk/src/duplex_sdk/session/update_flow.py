@@ -42,15 +42,16 @@ class UpdateFlow:
 
     def receive(self, command: UpdateSession, *, lenient: bool) -> None:
         """A client updates: the update takes its turn behind the audio before it."""
-        self._line.push(HeldStep(run=lambda: self._carry_out(command, lenient), settled=True))
+        step = HeldStep(
+            run=lambda: self._carry_out(command, lenient, spoiled=step.spoiled), settled=True
+        )
+        self._line.push(step)
 
-    def _carry_out(self, command: UpdateSession, lenient: bool) -> None:
+    def _carry_out(self, command: UpdateSession, lenient: bool, *, spoiled: bool) -> None:
         state = self._state
-        if state.turn_input.failed:
+        if spoiled:
             state.fail(
-                "session_update_aborted",
-                "an earlier append failed; clear the input buffer and update again",
-                command=command,
+                "session_update_aborted", "the audio before this update failed", command=command
             )
             return
         try:

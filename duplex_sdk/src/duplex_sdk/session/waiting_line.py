@@ -46,6 +46,7 @@ class HeldStep:
         aborted: what to do instead when the input before it is dropped; None: it stays in line.
         answers: it asks for an answer, by itself or by what it seals.
         turn: the pending turn it occupies.
+        spoiled: a unit failed while this waited for it.
     """
 
     run: Callable[[], None]
@@ -53,6 +54,7 @@ class HeldStep:
     aborted: Callable[[], None] | None = None
     answers: bool = False
     turn: Reservation | None = None
+    spoiled: bool = False
 
 
 class WaitingLine:
@@ -94,8 +96,9 @@ class WaitingLine:
 
     @property
     def moving_bytes(self) -> int:
-        """Bytes that wait to be decoded."""
-        return sum(each.held.amount for each in self._line if isinstance(each, PendingAppend))
+        """Bytes that wait to be decoded or are being decoded."""
+        waiting = sum(each.held.amount for each in self._line if isinstance(each, PendingAppend))
+        return waiting + (0 if self._decoding is None else self._decoding.held.amount)
 
     # joining
 
@@ -183,22 +186,13 @@ class WaitingLine:
 
     # dropping
 
-    def drop_open_input(self) -> bool:
-        """Drop audio behind the last step: no step will seal it.
-
-        Returns:
-            Whether the audio heard already is open too, because no step waits at all.
-        """
-        kept: deque[PendingAppend | HeldStep] = deque()
-        while self._line and isinstance(self._line[-1], PendingAppend):
-            last = self._line.pop()
-            assert isinstance(last, PendingAppend)
-            last.held.release()
-        kept.extend(self._line)
-        if kept:
-            return False
+    def drop_audio(self) -> None:
+        """Drop all audio; only where no step waits that would seal it."""
+        for each in self._line:
+            assert isinstance(each, PendingAppend), "a step that waits decides about its audio"
+            each.held.release()
+        self._line.clear()
         self._drop_decoding()
-        return True
 
     def drop_all_input(self) -> None:
         """Drop all audio; steps that would seal it are aborted, others stay."""
@@ -213,6 +207,12 @@ class WaitingLine:
                 if each.turn is not None:
                     each.turn.release()
                 each.aborted()
+
+    def spoil(self) -> None:
+        """A unit failed: the steps that wait for units to settle are told in their turn."""
+        for each in self._line:
+            if isinstance(each, HeldStep):
+                each.spoiled = each.spoiled or each.settled
 
     def _drop_decoding(self) -> None:
         if self._decoding is not None:
