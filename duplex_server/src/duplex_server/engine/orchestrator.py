@@ -16,7 +16,7 @@ from duplex_sdk.stage import StageError, StageInputContext, StageOutput, StageSe
 
 from duplex_server.stages import StageListener, StageUnavailableError
 
-from .streams import RequestState, SegmentMeter, Stream, prompt_size
+from .streams import RequestState, Stream, prompt_size
 
 if TYPE_CHECKING:
     from duplex_sdk.stage import Json, PipelineConfig, StagePrompt
@@ -197,8 +197,7 @@ class OrchestratorBase(StageListener):
         stream.busy = True
         request = self._requests.get(unit.request_id)
         if request is not None:
-            now = asyncio.get_running_loop().time()
-            request.meters.setdefault(stage_id, SegmentMeter(now)).units += 1
+            request.meter(stage_id, asyncio.get_running_loop().time()).units += 1
             self._on_stage_submitted(stage_id, request, replica_id, unit)
         return replica_id
 

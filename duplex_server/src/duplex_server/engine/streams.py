@@ -72,11 +72,16 @@ class RequestState:
     memo: dict[int, dict[str, Any]] = field(default_factory=dict)
     meters: dict[int, SegmentMeter] = field(default_factory=dict)
 
-    def metered(self, stage_id: int, output: StageOutput, now: float) -> dict[str, Any] | None:
-        """Count an output; the figures when it ends a segment, else None."""
+    def meter(self, stage_id: int, now: float) -> SegmentMeter:
+        """The figures of the segment under way, which may begin now."""
         meter = self.meters.get(stage_id)
         if meter is None:
             meter = self.meters[stage_id] = SegmentMeter(now)
+        return meter
+
+    def metered(self, stage_id: int, output: StageOutput, now: float) -> dict[str, Any] | None:
+        """Count an output; the figures when it ends a segment, else None."""
+        meter = self.meter(stage_id, now)
         meter.count(output, now)
         if not (output.end_of_turn or output.segment_end):
             return None

@@ -55,7 +55,7 @@ class DuplexSessionHandle(SessionCommands):
         self.close_reason: str | None = None
         self._omni: DuplexOmni | None = omni
         self._link = link
-        self._reading = False
+        self._stream: EventStream | None = None
 
     @property
     def closed(self) -> bool:
@@ -92,30 +92,24 @@ class DuplexSessionHandle(SessionCommands):
         """
         return await self._link.room.wait(count, turn=turn)
 
-    async def events(self) -> AsyncIterator[DuplexEvent]:
+    def events(self) -> AsyncIterator[DuplexEvent]:
         """Everything the session tells, in order, up to and with its terminal event.
 
-        One reader at a time; when it stops, another may go on. An event counts as delivered when
-        the next one is asked for. Audio that a cancel removed is passed over.
+        One reader at a time: a new call takes over from an iterator that is not waiting just now,
+        which then ends with ``RuntimeError``. An event counts as delivered when the next one is
+        asked for. Audio that a cancel removed is passed over.
 
         Raises:
-            RuntimeError: another reader is at it.
+            RuntimeError: another reader waits for an event.
         """
-        if self._reading:
+        if self._stream is not None and self._stream.waiting:
             raise RuntimeError("this session's events already have a reader")
-        self._reading = True
-        output = self._link.output
-        try:
-            while True:
-                event = await output.get()
-                if event is None:
-                    return
-                if not output.is_valid(event):
-                    continue
-                self._note(event)
-                yield event
-        finally:
-            self._reading = False
+        self._stream = EventStream(self)
+        return self._stream
+
+    def reads(self, stream: EventStream) -> bool:
+        """Whether this iterator is the one that reads."""
+        return self._stream is stream
 
     def output_guard(self, event: DuplexEvent) -> AbstractContextManager[bool]:
         """Whether the event just taken still stands, and it stays so inside the ``with`` block.
@@ -147,7 +141,8 @@ class DuplexSessionHandle(SessionCommands):
         """The shared end of the session, for the engine's side."""
         return self._link
 
-    def _note(self, event: DuplexEvent) -> None:
+    def note(self, event: DuplexEvent) -> None:
+        """Remember what an event says of the session as a whole."""
         if isinstance(event, SessionClosed | SessionExpired):
             self.mark_closed(event.reason)
         elif isinstance(event, SessionCreated | SessionUpdated):
@@ -163,3 +158,34 @@ class DuplexSessionHandle(SessionCommands):
         traceback: TracebackType | None,
     ) -> None:
         await asyncio.shield(self.close())
+
+
+class EventStream(AsyncIterator["DuplexEvent"]):
+    """An iterator over a session's events; leaving it half-way leaves nothing behind."""
+
+    def __init__(self, handle: DuplexSessionHandle) -> None:
+        self._handle: DuplexSessionHandle | None = handle
+        self.waiting = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> DuplexEvent:
+        handle = self._handle
+        if handle is None:
+            raise StopAsyncIteration
+        if not handle.reads(self):
+            raise RuntimeError("another reader has taken this session's events over")
+        output = handle.link.output
+        while True:
+            self.waiting = True
+            try:
+                event = await output.get()
+            finally:
+                self.waiting = False
+            if event is None:
+                self._handle = None
+                raise StopAsyncIteration
+            if output.is_valid(event):
+                handle.note(event)
+                return event

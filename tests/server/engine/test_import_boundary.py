@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import duplex_server
+
+SOURCE = Path(duplex_server.__file__).parent
+TURN_BASED = [
+    "engine/omni_engine_base.py",
+    "engine/async_omni_engine.py",
+    "engine/orchestrator.py",
+    "engine/streams.py",
+    "engine/stage_relay.py",
+    "engine/rpc.py",
+    "engine/figures.py",
+    "entrypoints/omni_base.py",
+    "entrypoints/async_omni.py",
+]
+LOADED = """
+import sys
+import duplex_server.entrypoints.async_omni
+import duplex_server.engine.async_omni_engine
+print("\\n".join(sys.modules))
+"""
+FOREIGN = re.compile(
+    r"duplex_sdk\.(session|plugin|protocol|clients|discovery)\b"
+    r"|duplex_server\.(runtime\.(session|control|output)|serving|cli)"
+    r"|duplex_server\.\w+\.duplex_"
+)
+# The project's own name is no vocabulary; what is left must be free of it.
+NAMES = re.compile(r"duplex_sdk|duplex_server|DuplexError|duplex-engine|duplex_plugin")
+
+
+def test_turn_based_stack_loads_no_module_of_sessions() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert [name for name in result.stdout.split() if FOREIGN.match(name)] == []
+
+
+@pytest.mark.parametrize("path", TURN_BASED)
+def test_turn_based_classes_know_no_duplex_word(path: str) -> None:
+    text = NAMES.sub("", (SOURCE / path).read_text())
+    assert not re.search("duplex", text, re.IGNORECASE)
