@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import socket
+import ssl
 import sys
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)")
+ADDRESS = re.compile(r"https?://127\.0\.0\.1:(\d+)")
 
 
 class Served:
@@ -182,3 +184,20 @@ async def test_print_config_serves_nothing():
     assert code == 0
     (line,) = [line for line in said.splitlines() if line.startswith("serving.port")]
     assert line.split() == ["serving.port", "4711", "$DUPLEX_PORT"]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+async def test_certificate_serves_wss(tmp_path):
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost")
+    names = ("-addext", "subjectAltName=IP:127.0.0.1", "-out", str(certificate))
+    maker = await asyncio.create_subprocess_exec(
+        "openssl", *make, *names, "-keyout", str(key), stderr=asyncio.subprocess.DEVNULL
+    )
+    assert await maker.wait() == 0
+    flags = ("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key))
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    async with serve(*flags) as served:
+        url = f"wss://127.0.0.1:{served.port}/v1/realtime"
+        async with connect(url, ssl=trusted) as client:
+            assert json.loads(await client.recv())["type"] == "session.created"

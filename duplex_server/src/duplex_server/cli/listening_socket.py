@@ -11,6 +11,8 @@ from duplex_sdk.errors import DuplexError
 __all__ = ["ListenError", "bind_socket", "listen_error", "served_address"]
 
 _UNSENT_BYTES = 16 * 1024
+_SILENCE_MS = 40_000
+"""As long as a ping may wait to be sent and to be answered."""
 # macOS and Linux number the option differently and Python names it only from 3.12 on (Linux).
 _NOTSENT_LOWAT = getattr(
     socket, "TCP_NOTSENT_LOWAT", {"linux": 25, "darwin": 0x201}.get(sys.platform)
@@ -38,6 +40,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _limit_unsent_bytes(listening)
+        _limit_silence(listening)
         listening.bind(address)
     except OSError as error:
         listening.close()
@@ -63,6 +66,14 @@ def _limit_unsent_bytes(listening: socket.socket) -> None:
         listening.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, _UNSENT_BYTES)
     else:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * _UNSENT_BYTES)
+
+
+def _limit_silence(listening: socket.socket) -> None:
+    # A peer that keeps its connection and reads nothing answers the kernel's probes for ever, and
+    # closing such a connection in an orderly way waits for it. Also inherited.
+    timeout = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if timeout is not None:
+        listening.setsockopt(socket.IPPROTO_TCP, timeout, _SILENCE_MS)
 
 
 def listen_error(host: str, port: int, error: OSError) -> ListenError:

@@ -20,6 +20,7 @@ class Talk {
   #session;
   #inputBegan = null; // when the server's clock of the input stood at 0
   #silenceMs = 0;
+  #responding = false;
   #endOfTurn = null;
   #over = false;
 
@@ -47,6 +48,7 @@ class Talk {
 
   say(text) {
     this.#interrupt();
+    if (this.#responding) this.#session.send({ type: "response.cancel" });
     this.#endOfTurn = performance.now();
     this.#session.say(text);
   }
@@ -139,7 +141,11 @@ class Talk {
       show("speaking", "answering");
       this.#player.play(item_id, fromBase64(delta), rate ?? RATE);
     },
+    "response.created"() {
+      this.#responding = true;
+    },
     "response.done"({ response }) {
+      this.#responding = false;
       const item = response.output[0];
       if (item) transcript.drop(item.id);
       if (!this.#player.playing) this.#rest();
