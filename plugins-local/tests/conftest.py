@@ -164,13 +164,17 @@ class Bench:
 @pytest.fixture
 def make_bench(voice: Voice) -> Any:
     def make(
-        recogniser: Recogniser, *, options: Mapping[str, Any] | None = None, **fields: Any
+        recogniser: Recogniser,
+        *,
+        options: Mapping[str, Any] | None = None,
+        speaker: Voice | None = None,
+        **fields: Any,
     ) -> Bench:
         bench = Bench([], **fields)
         stages = (
             RecogniserStage(recogniser),
             ReplyStage(clock=lambda: NOON),
-            SpeechStage(voice),
+            SpeechStage(speaker or voice),
         )
         pipeline = LocalPlugin(options or {}).pipeline()
         for model, config in zip(stages, pipeline.stages, strict=True):
