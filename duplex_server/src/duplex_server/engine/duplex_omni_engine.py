@@ -23,7 +23,7 @@ from duplex_server.runtime.services import EngineServices
 from duplex_server.runtime.session_factory import SessionFactory
 from duplex_server.runtime.session_manager import DuplexSessionManager
 from duplex_server.runtime.timers import Timers
-from duplex_server.runtime.vad import VadProvider
+from duplex_server.runtime.vad import VadProvider, VadUnavailableError
 
 from .async_omni_engine import AsyncOmniEngine
 from .duplex_orchestrator import DuplexOrchestrator
@@ -138,6 +138,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
             raise EngineStartError("this pipeline has no plugin for sessions")
 
     def _create_orchestrator(self, pools: Sequence[StagePool]) -> OrchestratorBase:
+        self._warm_up_detector()
         loop = asyncio.get_running_loop()
         self.limits = msgspec.structs.replace(
             self.limits, max_sessions=_slots(self.limits.max_sessions or 1, pools)
@@ -189,6 +190,15 @@ class DuplexOmniEngine(AsyncOmniEngine):
             shutdown_s=self.limits.close_timeout_s + 1.0,
         )
         return self._orchestrator
+
+    def _warm_up_detector(self) -> None:
+        """Load the detector before anybody can speak: a session's first words must be heard."""
+        if not self.capabilities.supports_barge_in:
+            return
+        try:
+            self._vad.backend()
+        except VadUnavailableError as error:
+            logger.warning("server VAD is not available: %s", error)
 
     def _answer(self, control_id: str, result: ControlResult) -> None:
         if result.fault is not None and result.operation == "open":

@@ -275,14 +275,14 @@ class OrchestratorBase(StageListener):
                 raise
 
     def _enqueue(self, stage_id: int, stream: Stream, unit: UnitRequest) -> None:
-        if not stream.queued[stage_id] and self.pools[stage_id].room(stream.stream_id):
+        if not stream.queued.get(stage_id) and self.pools[stage_id].room(stream.stream_id):
             self._hand_over(stage_id, stream, unit)
             return
         if stream.queued_bytes + prompt_size(unit.prompt) > self._max_waiting_bytes:
             raise StageUnavailableError(
                 f"stage {self.pools[stage_id].config.id} does not keep up with the one before it"
             )
-        if not stream.queued[stage_id]:
+        if not stream.queued.get(stage_id):
             self.pools[stage_id - 1].hold(stream.stream_id, True)
         stream.push(stage_id, unit)
 
@@ -294,7 +294,7 @@ class OrchestratorBase(StageListener):
         if stage_id == 0:
             stream.wake_one()
             return
-        queue = stream.queued[stage_id]
+        queue = stream.queued.get(stage_id)
         if not queue:
             return
         while queue and self.pools[stage_id].room(session_id):

@@ -103,6 +103,20 @@ class Stream:
         queued_bytes: size of all of them.
     """
 
+    __slots__ = (
+        "_seq",
+        "busy",
+        "epoch",
+        "messages",
+        "opened",
+        "queued",
+        "queued_bytes",
+        "sessions",
+        "stream_id",
+        "version",
+        "waiters",
+    )
+
     def __init__(self, sessions: Sequence[StageSession]) -> None:
         self.stream_id = sessions[0].session_id
         self.sessions = tuple(sessions)
@@ -111,9 +125,9 @@ class Stream:
         self.epoch = 0
         self.busy = False
         self.opened = False
-        self.queued: list[deque[UnitRequest]] = [deque() for _ in sessions]
+        self.queued: dict[int, deque[UnitRequest]] = {}
         self.queued_bytes = 0
-        self.waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._seq = [0] * len(sessions)
 
     def unit(
@@ -127,7 +141,7 @@ class Stream:
 
     def push(self, stage_id: int, unit: UnitRequest) -> None:
         """Keep a unit until its stage has credit."""
-        self.queued[stage_id].append(unit)
+        self.queued.setdefault(stage_id, deque()).append(unit)
         self.queued_bytes += prompt_size(unit.prompt)
 
     def pop(self, stage_id: int) -> UnitRequest:
@@ -139,24 +153,23 @@ class Stream:
     @property
     def waiting(self) -> bool:
         """Whether a unit waits somewhere between stages."""
-        return any(self.queued)
+        return any(self.queued.values())
 
     def begin_epoch(self, epoch: int) -> None:
         """Drop what waits; whoever waits to submit to an older epoch is called off."""
         self.epoch = max(self.epoch, epoch)
         self.busy = False
         self.queued_bytes = 0
-        for queue in self.queued:
-            queue.clear()
+        self.queued.clear()
         waiting = [pair for pair in self.waiters if pair[0] < self.epoch]
-        self.waiters = deque(pair for pair in self.waiters if pair[0] >= self.epoch)
+        self.waiters = [pair for pair in self.waiters if pair[0] >= self.epoch]
         for _, waiter in waiting:
             waiter.cancel()
 
     def wake_one(self) -> None:
         """Stage 0 has credit again: let the first submitter try."""
         while self.waiters:
-            _, waiter = self.waiters.popleft()
+            _, waiter = self.waiters.pop(0)
             if not waiter.done():
                 waiter.set_result(None)
                 return

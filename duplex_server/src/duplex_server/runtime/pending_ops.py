@@ -56,6 +56,8 @@ class PendingOps:
         settle: takes the outcome.
     """
 
+    __slots__ = ("_deadline", "_pending", "_services", "_settle")
+
     def __init__(self, services: EngineServices, settle: Callable[[Input], None]) -> None:
         self._services = services
         self._settle = settle

@@ -25,6 +25,17 @@ StageInput = StageOutputReceived | StagesIdle
 class HeldOutputs:
     """The outputs of one session between its stages and its mailbox, in order."""
 
+    __slots__ = (
+        "_bytes",
+        "_closed",
+        "_feed",
+        "_limit",
+        "_output",
+        "_services",
+        "_stalled",
+        "_waiting",
+    )
+
     def __init__(
         self,
         output: DuplexOutputBuffer,
@@ -37,13 +48,14 @@ class HeldOutputs:
         self._services = services
         self._feed = feed
         self._limit = limit
-        self._waiting: deque[tuple[StageInput, int]] = deque()
+        # Made when first needed: an empty deque takes 760 bytes, and most sessions never wait.
+        self._waiting: deque[tuple[StageInput, int]] | None = None
         self._bytes = 0
         self._closed = False
         self._stalled = services.timers.deadline(self.release)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting or ())
 
     def take(self, item: StageInput, size: int) -> None:
         """Hand an output on now, or keep it until there is room."""
@@ -55,6 +67,8 @@ class HeldOutputs:
         if self._bytes + size > self._limit:
             self._feed(OutputRefused((), "stage_output"))
             return
+        if self._waiting is None:
+            self._waiting = deque()
         self._waiting.append((item, size))
         self._bytes += size
         self._rearm()
@@ -69,6 +83,8 @@ class HeldOutputs:
 
     def drop_older(self, epoch: int) -> None:
         """Forget what a cancel made stale."""
+        if self._waiting is None:
+            return
         kept = deque(pair for pair in self._waiting if _epoch(pair[0]) >= epoch)
         self._bytes -= sum(size for _, size in self._waiting) - sum(size for _, size in kept)
         self._waiting = kept
@@ -76,7 +92,7 @@ class HeldOutputs:
     def close(self) -> None:
         """Take nothing more and drop what waits."""
         self._closed = True
-        self._waiting.clear()
+        self._waiting = None
         self._bytes = 0
         self._stalled.close()
         self._feed = _ignore
