@@ -48,6 +48,7 @@ class Append:
         early: a unit of a turn that no commit covers yet.
         turn_items: items of the turn it ends, which the plugin does not see as conversation yet.
         covers: early units of the turn that this one completes.
+        continuation: nobody said it: it only keeps the model going.
     """
 
     piece: AppendPiece
@@ -58,6 +59,7 @@ class Append:
     early: bool = False
     turn_items: frozenset[str] = frozenset()
     covers: list[RetainedPiece] = field(default_factory=list)
+    continuation: bool = False
     op: int = 0
     numbers: AppendReservation | None = None
     context: DuplexStageRequestContext | None = None

@@ -13,6 +13,7 @@ from .waiting_line import HeldStep
 if TYPE_CHECKING:
     from .append_queue import AppendQueue
     from .commit_flow import CommitFlow
+    from .continuation_flow import ContinuationFlow
     from .intake import Intake
     from .response_flow import ResponseFlow
     from .state import SessionState
@@ -31,6 +32,7 @@ class CreateFlow:
         intake: knows what is in progress.
         commits: holds committed input.
         responses: opens the response.
+        continuations: makes a model go on that nobody speaks to.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class CreateFlow:
         intake: Intake,
         commits: CommitFlow,
         responses: ResponseFlow,
+        continuations: ContinuationFlow,
     ) -> None:
         self._state = state
         self._appends = appends
@@ -48,6 +51,7 @@ class CreateFlow:
         self._intake = intake
         self._commits = commits
         self._responses = responses
+        self._continuations = continuations
 
     def receive(self, command: CreateResponse, *, lenient: bool) -> None:
         """A client asks for a response: in its turn, behind the audio before it."""
@@ -101,6 +105,7 @@ class CreateFlow:
         elif state.auto_responds:
             # The model answers with its next unit, or chooses to listen.
             self._responses.open(options)
+            self._continuations.wanted()
         else:
             self._refuse(command)
 

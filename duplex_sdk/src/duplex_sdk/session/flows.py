@@ -9,6 +9,7 @@ from .append_queue import Append, AppendQueue
 from .cancel_flow import CancelFlow
 from .close_flow import CloseFlow
 from .commit_flow import CommitFlow
+from .continuation_flow import ContinuationFlow
 from .create_flow import CreateFlow
 from .input_buffer import InputBuffer
 from .intake import Intake
@@ -39,6 +40,9 @@ class Flows:
         )
         self.responses = ResponseFlow(state, ended=self._response_ended)
         transcripts, tools = Transcripts(state), ToolFlow(state)
+        self.continuations = ContinuationFlow(
+            state, buffer, self.appends, limit_reached=self._limit_reached
+        )
         self.intake = Intake(
             state,
             buffer,
@@ -53,12 +57,18 @@ class Flows:
             state, buffer, self.appends, self.line, self.intake, self.responses, transcripts
         )
         self.creates = CreateFlow(
-            state, self.appends, self.line, self.intake, self.commits, self.responses
+            state,
+            self.appends,
+            self.line,
+            self.intake,
+            self.commits,
+            self.responses,
+            self.continuations,
         )
         self.cancels = CancelFlow(
             state, self.responses, self.intake, transcripts, take_held=self.line.take_answers
         )
-        self.items = ItemFlow(state, tools)
+        self.items = ItemFlow(state, tools, result_accepted=self._result_accepted)
         self.updates = UpdateFlow(state, buffer, self.line, self.intake)
         self.closing = CloseFlow(state, buffer, self.appends, self.line, self.responses)
         self.outputs = OutputFlow(
@@ -67,9 +77,15 @@ class Flows:
             self.responses,
             transcripts,
             tools,
+            self.continuations,
             end_session=self.closing.close,
         )
-        self.overflow = OverflowFlow(state, self.responses, end_session=self._end_with_details)
+        self.overflow = OverflowFlow(
+            state,
+            self.responses,
+            turn_failed=self.outputs.silence,
+            end_session=self._end_with_details,
+        )
 
     def go_on(self) -> None:
         """Do what this step caused, then what was waiting for it."""
@@ -78,6 +94,8 @@ class Flows:
             while state.followups:
                 state.followups.popleft()()
             self.line.advance()
+            self.continuations.look()
+            self.intake.settle_speech()
             if not state.followups:
                 return
 
@@ -88,6 +106,8 @@ class Flows:
             state.plugin.data_plane.begin_request(
                 append.context.request_id, state=state.model_state
             )
+        self.continuations.accepted(append)
+        state.told_to_listen = append.piece.force_listen
         if append.of_open_turn and state.auto_responds:
             # It was tried again out of the buffer: nothing of the turn is missing.
             state.turn_input.failed = False
@@ -105,11 +125,19 @@ class Flows:
         state.later(self._after_response)
 
     def _after_response(self) -> None:
+        if not self._state.open:
+            return
         self.commits.promote()
         if not self.intake.response_in_progress:
             self._state.turn_input.overlap_speech_ms = 0.0
-            self.intake.utterance.release_start()
         self.intake.resume()
+
+    def _result_accepted(self) -> None:
+        if self._state.native:
+            self.continuations.wanted()
+
+    def _limit_reached(self) -> None:
+        self.outputs.limit_reached()
 
     def _barge_in_by_speech(self, reason: str) -> None:
         if self.intake.response_pending:

@@ -135,6 +135,11 @@ class Intake:
             self._state.turn_input.overlap_speech_ms = 0.0
             self.utterance.release_start()
 
+    def settle_speech(self) -> None:
+        """A start that was kept back is told as soon as nothing is spoken over any more."""
+        if self._state.turn_input.held_start is not None and not self.response_in_progress:
+            self.utterance.release_start()
+
     # overlap
 
     def _overlap(

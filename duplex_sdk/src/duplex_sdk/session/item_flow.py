@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,11 +44,20 @@ MAX_ACKNOWLEDGED_BYTES = 900 * 1024
 
 
 class ItemFlow:
-    """Carries out the item commands of one session."""
+    """Carries out the item commands of one session.
 
-    def __init__(self, state: SessionState, tools: ToolFlow) -> None:
+    Args:
+        state: the session.
+        tools: calls that items may answer or remove.
+        result_accepted: told when the model has a result to go on with.
+    """
+
+    def __init__(
+        self, state: SessionState, tools: ToolFlow, *, result_accepted: Callable[[], None]
+    ) -> None:
         self._state = state
         self._tools = tools
+        self._result_accepted = result_accepted
 
     # create
 
@@ -115,17 +124,29 @@ class ItemFlow:
     def _accept_result(self, item: Item) -> None:
         state = self._state
         call_id, output = str(item.call_id), str(item.output)
+        state.tools.check_result(call_id)
+        changed = self._runtime_with(item)
         state.tools.accept_result(call_id)
-        try:
-            changed = state.plugin.runtime_config_for_function_output(
-                state.published.config, state.runtime_config, msgspec.to_builtins(item)
-            )
-        except DuplexRuntimeConfigError as error:
-            raise RealtimeProtocolError(error.code, str(error), param="item.output") from error
         if changed is not None:
             state.runtime_config = changed
             state.publish_config()
         state.history.add_call_output(item.id, call_id=call_id, output=output)
+        state.later(self._result_accepted)
+
+    def _runtime_with(self, item: Item) -> Mapping[str, Any] | None:
+        """What the plugin makes of a result; it may refuse it, nothing else of it matters."""
+        state = self._state
+        changed: Mapping[str, Any] | None = None
+        try:
+            with state.contained(
+                "runtime_config_for_function_output", refusal=DuplexRuntimeConfigError
+            ):
+                changed = state.plugin.runtime_config_for_function_output(
+                    state.published.config, state.runtime_config, msgspec.to_builtins(item)
+                )
+        except DuplexRuntimeConfigError as error:
+            raise RealtimeProtocolError(error.code, str(error), param="item.output") from error
+        return changed
 
     # delete and retrieve
 

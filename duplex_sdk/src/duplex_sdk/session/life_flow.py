@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.plugin import stage_request_id, stage_role
-from duplex_sdk.protocol.duplex import SessionCreated, SessionUpdated
+from duplex_sdk.protocol.duplex import DuplexRawEvent, SessionCreated, SessionUpdated
 
 from .effects import AnswerControl, RegisterRequest, WakeAt
 from .inputs import (
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["LifeFlow"]
 
 
+NOTICE_S = 30.0
+"""A client is told so long before its session's time is over, or half-way of a shorter one."""
+
+
 class LifeFlow:
     """Starts a session, keeps its lease and its one timer."""
 
@@ -34,6 +38,7 @@ class LifeFlow:
         self._state = state
         self._flows = flows
         self._armed: float | None = None
+        self._notice_at = _notice_at(state)
 
     def started(self, item: Started) -> None:
         """The session may speak: its first events, and the request its input will go by."""
@@ -97,11 +102,33 @@ class LifeFlow:
             state.lease.next_deadline(),
             self._flows.closing.deadline,
             self._held_start_until(),
+            self._flows.continuations.deadline,
+            self._notice_at,
         ]
         deadline = min((at for at in candidates if at is not None), default=None)
         if deadline is not None and (self._armed is None or deadline < self._armed):
             self._armed = deadline
             state.do(WakeAt(deadline))
+
+    def _tell_expiring(self) -> None:
+        """Once, a while before the session has lasted as long as its model can."""
+        state = self._state
+        longest = state.capabilities.max_session_s
+        if longest is None or self._notice_at is None or state.now < self._notice_at:
+            return
+        self._notice_at = None
+        remaining_s = max(0.0, state.opened_at + longest - state.now)
+        state.emit(
+            DuplexRawEvent,
+            name="session.expiring",
+            event={
+                "type": "session.expiring",
+                "session_id": state.session_id,
+                "epoch": state.epoch,
+                "reason": "session_length_reached",
+                "remaining_ms": int(remaining_s * 1000),
+            },
+        )
 
     def _held_start_until(self) -> float | None:
         state = self._state
@@ -117,8 +144,12 @@ class LifeFlow:
         self._flows.closing.wait_over()
         if not state.open:
             return
-        if not self._flows.intake.response_in_progress:
-            self._flows.intake.utterance.release_start()
+        self._tell_expiring()
         reason = state.lease.expiry(state.now)
         if reason is not None:
             self._flows.closing.close(reason, expired=True)
+
+
+def _notice_at(state: SessionState) -> float | None:
+    longest = state.capabilities.max_session_s
+    return None if longest is None else state.opened_at + max(longest - NOTICE_S, longest / 2)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from duplex_sdk.stage import StageError, StageOutput
 
     from .append_queue import Append, AppendQueue
+    from .continuation_flow import ContinuationFlow
     from .response import Response
     from .response_flow import ResponseFlow
     from .state import SessionState
@@ -33,6 +34,7 @@ class OutputFlow:
         responses: speaks.
         transcripts: what the user said.
         tools: calls of functions.
+        continuations: makes a model go on that nobody speaks to.
         end_session: closes the session for a reason.
     """
 
@@ -43,6 +45,7 @@ class OutputFlow:
         responses: ResponseFlow,
         transcripts: Transcripts,
         tools: ToolFlow,
+        continuations: ContinuationFlow,
         *,
         end_session: Callable[[str], None],
     ) -> None:
@@ -51,6 +54,7 @@ class OutputFlow:
         self._responses = responses
         self._transcripts = transcripts
         self._tools = tools
+        self._continuations = continuations
         self._end_session = end_session
 
     def received(self, item: StageOutputReceived) -> None:
@@ -148,8 +152,11 @@ class OutputFlow:
             self._say(state.response or self._responses.open(), result)
         if result.end_of_turn and ends_turn:
             self._end_turn(output.request_id, output.turn_id)
-        elif result.listen:
+            return
+        if result.listen:
             self._listen(result, output)
+        if state.response is not None or self._continuations.awaited:
+            self._continuations.wanted()
 
     def _of_completed_turn(self, output: StageOutput) -> bool:
         """Whether the turn is over that this belongs to: it opens, feeds and ends nothing."""
@@ -167,12 +174,39 @@ class OutputFlow:
 
     def _listen(self, result: ModelResult, output: StageOutput) -> None:
         response = self._state.response
-        reason = result.reason or ("buffering" if result.buffering else "model_listen")
+        reason = result.reason or self._listen_reason(result)
         extra: dict[str, Any] = {"buffering": True} if result.buffering else {}
         if response is None:
             self._responses.listen(reason, extra=extra)
         elif not response.item_open and not result.buffering and not self._appends.answering:
             self._end_turn(output.request_id, output.turn_id, listened=True, reason=reason)
+
+    def _listen_reason(self, result: ModelResult) -> str:
+        if result.buffering:
+            return "buffering"
+        return "forced_listen" if self._state.told_to_listen else "model_listen"
+
+    def limit_reached(self) -> None:
+        """The model had all the silence it may have and does not end: its turn is ended for it."""
+        state = self._state
+        response = state.response
+        if response is None:
+            return
+        self._give_up_turn(response)
+        self._responses.break_off(response, "continuation_limit")
+
+    def _give_up_turn(self, response: Response) -> None:
+        """What is still said of this turn is nobody's."""
+        state = self._state
+        request_id = state.requests.active_id
+        if request_id is not None and not state.auto_responds:
+            state.requests.finish(request_id)
+        state.turn_id = max(state.turn_id, response.turn_id + 1)
+
+    def silence(self, response: Response) -> None:
+        """Give a turn up whose response was ended from outside, also of a model that goes on."""
+        self._give_up_turn(response)
+        self._state.muted = self._state.native
 
     def _end_turn(
         self, request_id: str, turn_id: int, *, listened: bool = False, reason: str = ""
@@ -188,12 +222,18 @@ class OutputFlow:
             self._responses.complete(response, listened=silent, reason=reason)
 
     def idle(self, item: StagesIdle) -> None:
-        """All stages fell silent: a turn-mode response that is open has ended, said or not."""
+        """All stages fell silent: a turn-mode response that is open has ended, said or not.
+
+        A model that speaks from unit to unit is silent between any two of them.
+        """
         state = self._state
         response = state.response
         if item.epoch != state.epoch or response is None or state.auto_responds:
             return
         if self._appends.answering or not state.open:
+            return
+        if self._continuations.enabled:
+            self._continuations.wanted()
             return
         request_id = state.requests.active_id
         if request_id is not None:
@@ -216,10 +256,7 @@ class OutputFlow:
         response = state.response
         if response is None:
             return
-        request_id = state.requests.active_id
-        if request_id is not None and not state.auto_responds:
-            state.requests.finish(request_id)
-        state.turn_id = max(state.turn_id, response.turn_id + 1)
+        self._give_up_turn(response)
         self._responses.fail(response, Fault(code, message))
 
     def stage_failed(self, item: StageFailed) -> None:
@@ -240,5 +277,6 @@ class OutputFlow:
         if any(append.of_open_turn for append in failed):
             state.turn_input.failed = True
         response = state.response
-        if response is not None and response.bound and any(append.answers for append in failed):
+        needed = any(append.answers or append.continuation for append in failed)
+        if response is not None and needed:
             self._responses.fail(response, fault)

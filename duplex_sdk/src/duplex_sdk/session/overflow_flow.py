@@ -12,6 +12,7 @@ from duplex_sdk.protocol.duplex import (
     DuplexEvent,
     ErrorEvent,
     Item,
+    ResponseCreated,
     ResponseDone,
     SessionClosed,
 )
@@ -21,6 +22,7 @@ from .response_flow import failure
 
 if TYPE_CHECKING:
     from .inputs import OutputRefused
+    from .response import Response
     from .response_flow import ResponseFlow
     from .state import SessionState
 
@@ -36,6 +38,7 @@ class OverflowFlow:
     Args:
         state: the session.
         responses: ends the response that overflowed.
+        turn_failed: told of it, so that the rest of its turn is dropped.
         end_session: closes the session with details.
     """
 
@@ -44,27 +47,31 @@ class OverflowFlow:
         state: SessionState,
         responses: ResponseFlow,
         *,
+        turn_failed: Callable[[Response], None],
         end_session: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._state = state
+        self._turn_failed = turn_failed
         self._responses = responses
         self._end_session = end_session
         self._failed_response: str | None = None
         self._session_failed = False
+        self._tried_again: frozenset[str | None] = frozenset()
 
     def refused(self, item: OutputRefused) -> None:
         """The first of these events found no room, the others were not tried."""
         state = self._state
         if self._session_failed or not state.open:
             return
-        again = state.overflowed
         state.overflowed = True
         for event in item.events:
             if isinstance(event, AudioDelta):
                 state.playback.take_back(event.response_id, event.duration_ms)
-        others = self._fail_response(item.events)
-        if state.limits.overflow_policy == "fail_response" and not again:
-            self._put_again(others)
+        failed = self._fail_response(item.events)
+        state.fail(CODE, MESSAGE)
+        tried_before = bool(item.events) and item.events[0].event_id in self._tried_again
+        if state.limits.overflow_policy == "fail_response" and failed and not tried_before:
+            self._put_again(item.events)
             return
         self._session_failed = True
         self._end_session(
@@ -76,30 +83,37 @@ class OverflowFlow:
             },
         )
 
-    def _fail_response(self, events: tuple[DuplexEvent, ...]) -> list[DuplexEvent]:
-        """End what overflowed with one failed ``response.done`` and one ``error``.
+    def _fail_response(self, events: tuple[DuplexEvent, ...]) -> bool:
+        """End what overflowed with one failed ``response.done``, if its client knows of it.
 
         Returns:
-            The refused events that belong to no failed response.
+            Whether there was a response to end.
         """
         state = self._state
         response = state.response
         done = next((e for e in events if isinstance(e, ResponseDone)), None)
+        untold = {e.response_id for e in events if isinstance(e, ResponseCreated)}
         if response is not None:
             self._failed_response = response.id
             state.do(DropQueuedAudio(response.id, state.epoch))
             item, _ = self._responses.settle(response, "failed")
-            self._responses.failed_alone(response, failure(CODE, MESSAGE), item)
+            self._turn_failed(response)
+            self._responses.failed_alone(
+                response, failure(CODE, MESSAGE), item, told=response.id not in untold
+            )
         elif done is not None:
             self._failed_response = done.response_id
             state.do(DropQueuedAudio(done.response_id, state.epoch))
             state.history.discard_response(done.response_id)
-            state.do(Emit(_turned_into_failure(done)))
-        state.fail(CODE, MESSAGE)
-        return [event for event in events if _response_of(event) != self._failed_response]
+            if done.response_id not in untold:
+                state.do(Emit(_turned_into_failure(done)))
+        return response is not None or done is not None
 
-    def _put_again(self, events: list[DuplexEvent]) -> None:
-        for event in events:
+    def _put_again(self, events: tuple[DuplexEvent, ...]) -> None:
+        """What belongs to no failed response may find room now."""
+        others = [event for event in events if _response_of(event) != self._failed_response]
+        self._tried_again = frozenset(event.event_id for event in others)
+        for event in others:
             self._state.do(Emit(event))
 
     def suppresses(self, event: DuplexEvent) -> bool:

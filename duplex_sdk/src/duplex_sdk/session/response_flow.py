@@ -174,6 +174,15 @@ class ResponseFlow:
         self._end(response, "completed", decision=decision)
         self._ended(True)
 
+    def break_off(self, response: Response, reason: str) -> None:
+        """End a response that would not end; its unfinished text stays out of the conversation."""
+        self.listen(reason, response=response)
+        self._flush(response)
+        item, _ = self.settle(response, "completed")
+        self._state.history.discard_response(response.id)
+        self._events.close(response, "completed", committed=False, decision="speak", item=item)
+        self._ended(True)
+
     def _flush(self, response: Response) -> None:
         """What the resampler still holds belongs to the answer."""
         tail = response.encoder.flush() if response.encoder is not None else b""
@@ -203,11 +212,18 @@ class ResponseFlow:
         self._end(response, "failed", details=failure(fault.code, fault.message))
         self._ended(False)
 
-    def failed_alone(self, response: Response, details: StatusDetails, item: Item | None) -> None:
-        """The one event that ends a response whose closings found no room."""
-        self._events.done(
-            response, "failed", details=details, committed=False, decision="speak", item=item
-        )
+    def failed_alone(
+        self, response: Response, details: StatusDetails, item: Item | None, *, told: bool
+    ) -> None:
+        """The one event that ends a response whose closings found no room.
+
+        ``told``: its client knows of it; else there is nothing to end for it.
+        """
+        if told:
+            self._events.done(
+                response, "failed", details=details, committed=False, decision="speak", item=item
+            )
+        self._ended(False)
 
     def _end(
         self,

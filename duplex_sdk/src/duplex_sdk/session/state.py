@@ -96,6 +96,7 @@ class SessionState:
         self.pipeline = setup.pipeline
         self.limits = limits = setup.limits
         self.ids = setup.ids
+        self.opened_at = setup.now
         self.opened_wall_time = setup.wall_time
         self.now = setup.now
         self.config = setup.config
@@ -133,6 +134,7 @@ class SessionState:
         self.stages_opened = False
         self.detector_works = True
         self.muted = False
+        self.told_to_listen = False
         self.overflowed = False
         self._sampling_defaults = tuple(stage.sampling for stage in self.pipeline.stages)
         self._published: _Published | None = None
@@ -280,10 +282,17 @@ class SessionState:
         self.items.replace(msgspec.structs.replace(item, content=(part, *item.content[1:])))
 
     @contextmanager
-    def contained(self, hook: str) -> Iterator[None]:
-        """Call a hook of the plugin: what it raises is reported and goes no further."""
+    def contained(self, hook: str, *, refusal: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+        """Call a hook of the plugin: what it raises is reported and goes no further.
+
+        Args:
+            hook: its name.
+            refusal: what it may raise on purpose, which is passed on.
+        """
         try:
             yield
+        except refusal:
+            raise
         except Exception as error:
             self.do(Report("warning", f"plugin hook {hook} failed: {error!r}"))
 

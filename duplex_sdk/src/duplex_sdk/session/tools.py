@@ -70,8 +70,8 @@ class ToolLedger:
         self._calls[call_id] = call
         return call
 
-    def accept_result(self, call_id: str) -> ToolCall:
-        """A client returns what a call gave. A call is answered at most once.
+    def check_result(self, call_id: str) -> ToolCall:
+        """See whether a client may return what a call gave; changes nothing.
 
         Raises:
             RefusalError: ``invalid_function_call_output``, with the ledger's own code as
@@ -95,6 +95,15 @@ class ToolLedger:
                 "function_response_backlog",
                 f"{self._max_unread} results wait for the model already",
             )
+        return call
+
+    def accept_result(self, call_id: str) -> ToolCall:
+        """A client returns what a call gave. A call is answered at most once.
+
+        Raises:
+            RefusalError: as of ``check_result``.
+        """
+        call = self.check_result(call_id)
         self._unread[call_id] = None
         return self._settle(call, "completed")
 

@@ -1,0 +1,144 @@
+"""Silent units for a model that speaks from unit to unit while its client is quiet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from duplex_sdk.audio.chunk import PcmChunk
+from duplex_sdk.plugin import AppendPiece
+
+from .append_queue import Append
+from .continuation import Continuation, ContinuationScheduler
+
+if TYPE_CHECKING:
+    from .append_queue import AppendQueue
+    from .input_buffer import InputBuffer
+    from .state import SessionState
+
+__all__ = ["ContinuationFlow"]
+
+
+class ContinuationFlow:
+    """Keeps one session's model supplied with input.
+
+    It looks at the session after every step: what made a unit wanted must still hold when its time
+    comes.
+
+    Args:
+        state: the session.
+        buffer: real input in it goes before any silence.
+        appends: carries the units.
+        limit_reached: ends the response that has had all its units.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        buffer: InputBuffer,
+        appends: AppendQueue,
+        *,
+        limit_reached: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._buffer = buffer
+        self._appends = appends
+        self._limit_reached = limit_reached
+        self._samples = _samples(state)
+        self._epoch = 0
+        period_s = (state.capabilities.chunk_period_ms or 1000) / 1000
+        self._scheduler = ContinuationScheduler(period_s, auto_responds=state.auto_responds)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether this model goes on only with input."""
+        return self._samples > 0
+
+    @property
+    def deadline(self) -> float | None:
+        """When to look again, None while nothing depends on the time."""
+        return self._scheduler.deadline if self._appends.idle else None
+
+    def accepted(self, append: Append) -> None:
+        """Stage 0 took a unit; a real one takes the place of a silent one."""
+        if self.enabled:
+            self._scheduler.accepted(self._state.now, continuation=append.continuation)
+
+    def wanted(self) -> None:
+        """The model is to go on, and nothing else may make it."""
+        if not self.enabled:
+            return
+        self._epoch = self._state.epoch
+        self._adopt()
+        if not self._scheduler.schedule(self._owner(), self._state.now):
+            self._state.later(self._exhausted)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether an answer is awaited that no response was opened for yet."""
+        return self._state.response is None and self._scheduler.owner == self._owner()
+
+    def look(self) -> None:
+        """See whether what was wanted still is, and whether it is due."""
+        scheduler = self._scheduler
+        if scheduler.owner is None:
+            return
+        self._adopt()
+        if scheduler.owner != self._owner() or self._epoch != self._state.epoch:
+            scheduler.clear()
+        elif self._appends.idle and self._state.open:
+            due = scheduler.take_due(self._state.now)
+            if due is not None:
+                self._appends.push(self._unit(due))
+
+    def _owner(self) -> str:
+        response = self._state.response
+        if response is None:
+            return f"model-turn:{self._state.turn_id}"
+        return f"response:{response.id}"
+
+    def _adopt(self) -> None:
+        """A response that opened during the wait takes the pending unit over."""
+        response, owner = self._state.response, self._scheduler.owner
+        if response is not None and owner == f"model-turn:{response.turn_id}":
+            self._scheduler.rebind(f"response:{response.id}")
+
+    def _unit(self, due: Continuation) -> Append:
+        state = self._state
+        held = None
+        rate = state.capabilities.input_sample_rate_hz
+        piece = AppendPiece(audio=PcmChunk.silence(self._samples, rate), is_speech=False)
+        if state.auto_responds and self._buffer.pending_bytes:
+            # A client that fell silent within a unit: that unit is filled up instead.
+            rest = self._buffer.seal()
+            piece, held = (piece, None) if rest is None else (rest.piece, rest.held)
+        return Append(
+            AppendPiece(
+                audio=piece.audio,
+                is_speech=piece.is_speech,
+                images=piece.images,
+                padding=piece.padding,
+                force_listen=piece.force_listen or due.force_listen,
+            ),
+            state.epoch,
+            held=held,
+            continuation=True,
+        )
+
+    def _exhausted(self) -> None:
+        self._scheduler.clear()
+        if self._state.response is not None:
+            self._limit_reached()
+
+
+def _samples(state: SessionState) -> int:
+    """How much silence one such unit has; 0: this model goes on by itself."""
+    capabilities = state.capabilities
+    if not capabilities.supports_core_resumable_request:
+        return 0
+    stated = state.plugin.silence_continuation_samples
+    if stated is not None:
+        return stated
+    if not capabilities.supports_model_native_turn_policy:
+        return 0
+    return capabilities.input_sample_rate_hz * (capabilities.chunk_period_ms or 1000) // 1000
