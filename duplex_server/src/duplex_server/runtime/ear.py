@@ -88,6 +88,10 @@ class SessionEar:
             cost += audio_ms * VAD_RATE / (1000 * FRAME_SAMPLES) * _US_PER_FRAME
         return cost <= _CHEAP_US
 
+    def is_cheap_to_configure(self, effect: ConfigureInput) -> bool:
+        """Whether ``configure`` may run on the engine loop: no model has to be loaded for it."""
+        return effect.turn_detection is None or self._vad.settled
+
     def configure(self, effect: ConfigureInput) -> InputConfigured:
         """Exchange the detector; the first use of a backend loads its model (about 50 ms).
 

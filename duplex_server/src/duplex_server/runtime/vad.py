@@ -176,6 +176,11 @@ class VadProvider:
         provider._backend = backend
         return provider
 
+    @property
+    def settled(self) -> bool:
+        """Whether ``backend`` answers at once: it was loaded, or cannot be."""
+        return self._backend is not None or self._failure is not None
+
     def backend(self) -> VadBackend:
         """The shared backend.
 
