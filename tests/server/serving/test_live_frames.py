@@ -320,12 +320,12 @@ async def test_openai_client_that_sends_too_fast_is_not_read_until_there_is_room
         start_server(engine) as server,
         session(server, engine, "/v1/realtime") as (socket, stub),
     ):
-        stub.link.room.publish(held=0, moving=80, commands=0, turns=0)
+        stub.link.room.publish(total=80, held=0, commands=0, turns=0)
         await socket.send(append)
         await socket.send('{"type":"session.heartbeat"}')
         await socket.ping()
         assert not stub.commands
-        stub.link.room.publish(held=0, moving=0, commands=0, turns=0)
+        stub.link.room.publish(total=0, held=0, commands=0, turns=0)
         await until(lambda: len(stub.commands) == 2)
     assert [type(command) for command in stub.commands] == [AppendAudio, Heartbeat]
 
@@ -341,7 +341,7 @@ async def test_openai_client_that_never_gets_room_is_told_once_and_closed(
         start_server(engine) as server,
         session(server, engine, "/v1/realtime") as (socket, stub),
     ):
-        stub.link.room.publish(held=0, moving=80, commands=0, turns=0)
+        stub.link.room.publish(total=80, held=0, commands=0, turns=0)
         await socket.send(append)
         events, code, reason = await ending(socket)
     assert [event["error"]["code"] for event in events] == ["input_backpressure"]
@@ -357,7 +357,7 @@ async def test_input_only_the_client_can_drain_is_the_sessions_to_refuse(
     engine = make_engine(max_pending_input_bytes_per_session=100)
     append = {"type": "input_audio_buffer.append", "audio": base64.b64encode(bytes(60)).decode()}
     async with start_server(engine) as server, session(server, engine, path) as (socket, stub):
-        stub.link.room.publish(held=80, moving=0, commands=0, turns=0)
+        stub.link.room.publish(total=80, held=80, commands=0, turns=0)
         stub.on_command = lambda command: stub.refuse(command, "input_backpressure")
         await socket.send(json.dumps(append | {"event_id": "a1"}))
         error = (await receive(socket))["error"]

@@ -258,3 +258,41 @@ def test_a_function_call_waits_for_the_open_message_response():
         created("next"),
     ]
     assert [e for event in stream for e in DuplexProfile().outgoing(event)] == stream
+
+
+def announced(profile: OpenAIProfile, *, barge_in: bool, detection: Any = None) -> Any:
+    session = {
+        "audio": {"input": {"turn_detection": detection, "transcription": None}},
+        "capabilities": {"supports_barge_in": barge_in},
+    }
+    shown = profile.render(SessionUpdated(session=session))["session"]["audio"]["input"]
+    assert shown["transcription"] is None
+    return shown["turn_detection"]
+
+
+def update(profile: OpenAIProfile, session: dict[str, Any], *, accepted: bool = True) -> None:
+    profile.command_submitted(UpdateSession(session=session))
+    refusal = error_event("bad_event", "no", new_id="e", command="session.update")
+    profile.outgoing(SessionUpdated(session={}) if accepted else refusal)
+
+
+MODEL_TURNS = {"type": "server_vad", "create_response": True, "interrupt_response": True}
+
+
+def test_model_that_cannot_be_interrupted_is_announced_as_taking_turns():
+    assert announced(OpenAIProfile(), barge_in=False) == MODEL_TURNS
+    assert announced(OpenAIProfile(), barge_in=True) is None
+    running = {"type": "server_vad", "threshold": 0.4}
+    assert announced(OpenAIProfile(), barge_in=True, detection=running) == running
+
+
+def test_client_that_asks_for_no_detection_sees_none():
+    profile = OpenAIProfile()
+    update(profile, {"audio": {"input": {"turn_detection": None}}})
+    assert announced(profile, barge_in=False) is None
+    update(profile, {"voice": "ash"})
+    assert announced(profile, barge_in=False) is None
+    update(profile, {"turn_detection": {"type": "semantic_vad"}}, accepted=False)
+    assert announced(profile, barge_in=False) is None
+    update(profile, {"turn_detection": {"type": "semantic_vad"}})
+    assert announced(profile, barge_in=False) == MODEL_TURNS

@@ -45,9 +45,7 @@ def test_file_in_the_working_folder_is_read_unasked(tmp_path):
 
 
 def test_limits_of_sessions_come_from_any_source_with_their_type(write_file):
-    config = write_file(
-        "plugin: scripted\nduplex_session: {max_sessions: 3, idle_ttl_s: null}\n"
-    )
+    config = write_file("plugin: scripted\nduplex_session: {max_sessions: 3, idle_ttl_s: null}\n")
     environment = {"DUPLEX_LATE_UNIT_POLICY": "fail", "DUPLEX_DISCONNECT_GRACE_S": "1.5"}
     limits = resolve_settings({"max_sessions": "7"}, environment, config=config).session_limits
     assert limits.max_sessions == 7
@@ -113,6 +111,8 @@ def test_plugin_is_known_before_the_other_settings(write_file):
         ("plugin_options: {no_such: 1}", "no_such"),
         ("colour: blue", "colour"),
         ("serving: 3", "serving"),
+        ("stages: {ears: {replicas: 2}}", "stages"),
+        ("chat_backend: session", "chat_backend"),
         ("- a list", "no settings"),
         ("serving: {port: [", "not YAML"),
     ],

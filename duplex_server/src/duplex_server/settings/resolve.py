@@ -84,6 +84,7 @@ def resolve_settings(
         options_tree[name] = value
         origins[f"plugin_options.{name}"] = Origin("--plugin-option")
     settings = _checked(tree, origins)
+    _refuse_what_has_no_effect(settings)
     return ResolvedSettings(
         settings=settings,
         spec=spec,
@@ -182,6 +183,13 @@ def _checked(tree: Mapping[str, Any], origins: Mapping[str, Origin]) -> ServerSe
         path = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
         raise SettingsError(f"{path}: {message}{_from(origins, path)}") from error
+
+
+def _refuse_what_has_no_effect(settings: ServerSettings) -> None:
+    # A setting must not look active when nothing goes by it yet.
+    for name in ("chat_backend", "stages", "worker_python"):
+        if getattr(settings, name):
+            raise SettingsError(f"{name}: this version has nothing that goes by it; leave it out")
 
 
 def _from(origins: Mapping[str, Origin], path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from duplex_sdk.protocol.duplex import (
@@ -16,6 +17,7 @@ from duplex_sdk.protocol.duplex import (
     ResponseCreated,
     ResponseDone,
     SessionClosed,
+    SessionCreated,
     SessionHeartbeatAck,
     SessionReplaced,
     SessionResumed,
@@ -24,6 +26,7 @@ from duplex_sdk.protocol.duplex import (
     UpdateSession,
 )
 
+from .announced_detection import announced_session, asked_detection
 from .base import ConnectionProfile, SocketEnding, stamped
 from .event_choice import EventChoice
 from .hold_back import FunctionCallHoldBack
@@ -45,6 +48,14 @@ _ANSWERS = (SessionHeartbeatAck, SessionReplaced, SessionResumed, SessionResyncR
 _PCM_24K = {"type": "audio/pcm", "rate": 24_000}
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an update that is not yet answered says of this profile's own affairs."""
+
+    choice: EventChoice | None
+    detection: bool | None
+
+
 class OpenAIProfile(ConnectionProfile):
     """GA names only, OpenAI's defaults, leniency, and nothing a strict parser would refuse."""
 
@@ -55,7 +66,8 @@ class OpenAIProfile(ConnectionProfile):
 
     def __init__(self) -> None:
         self._choice = EventChoice()
-        self._asked_choices: deque[EventChoice | None] = deque()
+        self._wants_detection = True
+        self._asked: deque[_Asked] = deque()
         self._hold_back = FunctionCallHoldBack()
         self._closed_by_client = False
         self._last_fault: ErrorEvent | None = None
@@ -94,20 +106,21 @@ class OpenAIProfile(ConnectionProfile):
     def command_submitted(self, command: RealtimeCommand) -> None:
         """Keeps a choice of extra events until its update is accepted, and notes a close."""
         if isinstance(command, UpdateSession):
-            self._asked_choices.append(EventChoice.asked_in(command.session))
+            session = command.session
+            self._asked.append(_Asked(EventChoice.asked_in(session), asked_detection(session)))
         elif isinstance(command, CloseSession):
             self._closed_by_client = True
 
     def outgoing(self, event: DuplexEvent) -> tuple[DuplexEvent, ...]:
         """OpenAI's events and the chosen ones of ours; function calls after the open response."""
         if isinstance(event, SessionUpdated):
-            self._settle_choice(accepted=True)
+            self._settle_update(accepted=True)
         elif isinstance(event, ErrorEvent):
             if event.command is None:
                 self._remember_fault(event)
                 return ()
             if event.command == UpdateSession.type:
-                self._settle_choice(accepted=False)
+                self._settle_update(accepted=False)
         elif isinstance(event, ResponseCreated):
             # The session went on after its last fault, so that was not what will end it.
             self._last_fault = None
@@ -117,13 +130,11 @@ class OpenAIProfile(ConnectionProfile):
 
     def render(self, event: DuplexEvent) -> dict[str, Any]:
         """The event as a strict GA parser takes it."""
+        payload = event.to_realtime()
         if isinstance(event, ResponseCreated | ResponseDone):
-            payload = event.to_realtime()
             payload["response"] = openai_response(payload["response"])
-        else:
-            payload = event.to_realtime()
-        if isinstance(event, SessionUpdated) and self._choice.made:
-            payload["session"] = {**payload["session"], "duplex": self._choice.echo()}
+        elif isinstance(event, SessionCreated | SessionUpdated):
+            payload["session"] = self._announced(payload["session"])
         return stamped(payload, event)
 
     def ending(self, terminal: SessionClosed | None, fallback_reason: str) -> SocketEnding:
@@ -135,6 +146,10 @@ class OpenAIProfile(ConnectionProfile):
             return SocketEnding(1001, reason)
         return SocketEnding(1011, reason, self._last_fault or _ended_by(reason))
 
+    def _announced(self, session: dict[str, Any]) -> dict[str, Any]:
+        shown = announced_session(session, wanted=self._wants_detection)
+        return shown | {"duplex": self._choice.echo()} if self._choice.made else shown
+
     def _shows(self, event: DuplexEvent) -> bool:
         return isinstance(event, _ANSWERS) or self._choice.includes(_wire_type(event))
 
@@ -142,11 +157,17 @@ class OpenAIProfile(ConnectionProfile):
         if event.error.code != "server_vad_unavailable":
             self._last_fault = event
 
-    def _settle_choice(self, *, accepted: bool) -> None:
-        # An update that opened the session was never submitted as a command: nothing is asked.
-        asked = self._asked_choices.popleft() if self._asked_choices else None
-        if accepted and asked is not None:
-            self._choice = asked
+    def _settle_update(self, *, accepted: bool) -> None:
+        if not self._asked:
+            # The update that opened the session was no command.
+            return
+        asked = self._asked.popleft()
+        if not accepted:
+            return
+        if asked.choice is not None:
+            self._choice = asked.choice
+        if asked.detection is not None:
+            self._wants_detection = asked.detection
 
 
 def _ended_by(reason: str) -> ErrorEvent:
