@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Project templates, as package data: ``plugin/`` is what ``duplex new-plugin`` renders."""

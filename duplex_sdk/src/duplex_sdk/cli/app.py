@@ -11,13 +11,15 @@ import typer
 
 from duplex_sdk.errors import DuplexError
 
-from . import plugins
+from . import new_plugin, plugins
 from .messages import print_error, print_warning
 
 if TYPE_CHECKING:
     import pluggy
 
 __all__ = ["build_app", "main"]
+
+_OURS_ALONE = ("plugins", "new-plugin")
 
 
 def main() -> None:
@@ -36,8 +38,8 @@ def main() -> None:
 def build_app(arguments: Sequence[str]) -> typer.Typer:
     """The application, with what these arguments need.
 
-    What lists and mends plugins works without importing any package of others: it must work when
-    one of them is broken, and be quick.
+    What lists, mends and begins plugins works without importing any package of others: it must
+    work when one of them is broken, and be quick.
     """
     app = typer.Typer(
         name="duplex",
@@ -47,7 +49,8 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback(help="Serve full-duplex speech models, and talk to them.")(_root)
     app.add_typer(plugins.app, name="plugins")
-    if not arguments or arguments[0] != "plugins":
+    new_plugin.register(app)
+    if not arguments or arguments[0] not in _OURS_ALONE:
         _add_talk(app)
         _add_commands_of_packages(app)
     return app
