@@ -78,7 +78,7 @@ async def test_a_command_that_closes_ends_the_session_for_those_who_wait(omni: D
     handle = await omni.open_session()
     handle.close_after_commands()
     async with asyncio.timeout(5):
-        await handle.wait_closed()
+        assert await handle.wait_closed() == "client_close"
     assert handle.closed
 
 
@@ -280,3 +280,47 @@ async def test_one_reader_at_a_time(omni: DuplexOmni) -> None:
         assert (await anext(second)).type == "session.heartbeat_ack"
         with pytest.raises(RuntimeError):
             await anext(first)
+
+
+SLOW_OPEN = {
+    "extra_body": {"script": {"faults": [{"where": "config", "nth": 1, "do": {"hang_ms": 60_000}}]}}
+}
+
+
+async def test_a_slow_preparation_is_given_up_retryably(engine: Any) -> None:
+    async with engine(stage_call_timeout_s=0.05) as omni:
+        with pytest.raises(DuplexSessionError) as refused:
+            await omni.open_session(SLOW_OPEN)
+        assert (refused.value.code, refused.value.retryable) == ("timeout", True)
+        assert omni.health().slots_used == 0
+
+
+async def test_a_session_being_prepared_holds_its_slot(engine: Any, until_true: Any) -> None:
+    async with engine(max_sessions=1) as omni:
+        slow = asyncio.create_task(omni.open_session(SLOW_OPEN))
+        await until_true(lambda: omni.health().slots_used == 1)
+        with pytest.raises(DuplexSessionError) as refused:
+            await omni.open_session()
+        assert refused.value.code == "resource_exhausted"
+        slow.cancel()
+        await asyncio.gather(slow, return_exceptions=True)
+        await until_true(lambda: omni.health().slots_used == 0)
+
+
+async def test_stopping_ends_an_open_under_way(engine: Any, until_true: Any) -> None:
+    async with engine() as omni:
+        slow = asyncio.create_task(omni.open_session(SLOW_OPEN))
+        await until_true(lambda: omni.health().slots_used == 1)
+        async with asyncio.timeout(5):
+            await omni.stop()
+        with pytest.raises(DuplexSessionError):
+            await slow
+        assert omni.sessions == {}
+
+
+async def test_an_engine_that_is_not_running_says_so(engine: Any) -> None:
+    async with engine() as omni:
+        pass
+    with pytest.raises(DuplexSessionError) as refused:
+        await omni.open_session()
+    assert refused.value.code == "engine_dead"

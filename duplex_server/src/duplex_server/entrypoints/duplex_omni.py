@@ -261,6 +261,7 @@ class DuplexOmni(AsyncOmni):
             self._spawn(self._settle_resume(handle, message, on_abandoned))
             raise
         handle.lease_generation = result.lease_generation or 0
+        handle.public_session = result.public_session or handle.public_session
         return handle
 
     async def touch_session(

@@ -122,7 +122,7 @@ class DuplexSessionHandle(SessionCommands):
     async def wait_closed(self) -> str:
         """Wait until the session has ended, read or not; returns why."""
         await self._link.output.wait_closed()
-        return self.close_reason or "closed"
+        return self.close_reason or self._link.output.end_reason or "closed"
 
     async def close(self, reason: str = "client_close") -> None:
         """End the session and wait for its end. Nothing happens when it has ended already."""

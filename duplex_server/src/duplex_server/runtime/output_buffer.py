@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from duplex_sdk.protocol.duplex import SessionClosed
 from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits, OutputQueue
 
 from .delivery import DeliveryPort
 from .loop_calls import call_on
 
 if TYPE_CHECKING:
-    from duplex_sdk.protocol.duplex import DuplexEvent, SessionClosed
+    from duplex_sdk.protocol.duplex import DuplexEvent
 
     from .output_wakes import OutputWakes
 
@@ -32,6 +33,9 @@ class DuplexOutputBuffer(DeliveryPort):
     Args:
         limits: the budget.
         clock: seconds; the same on both sides.
+
+    Attributes:
+        end_reason: what the terminal event says, taken or not; None before it and without one.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class DuplexOutputBuffer(DeliveryPort):
         self._room_made: Callable[[], object] | None = None
         self._room_wanted = False
         self._on_closed: Callable[[], object] | None = None
+        self.end_reason: str | None = None
 
     # The engine's side
 
@@ -62,6 +67,7 @@ class DuplexOutputBuffer(DeliveryPort):
             DuplexOutputOverflowError: there is no room; nothing changed.
         """
         with self._lock:
+            self._note_end(event)
             taken = self._queue.put(event, self._clock())
             waiting = self._waiter is not None
             closed = self._queue.closed
@@ -160,6 +166,7 @@ class DuplexOutputBuffer(DeliveryPort):
     def close(self, terminal: SessionClosed | None = None) -> None:
         """Take in nothing more; what is queued stays readable, then the terminal. Once."""
         with self._lock:
+            self._note_end(terminal)
             self._queue.close(terminal)
             self._room_made = None
         self._wake_later()
@@ -177,6 +184,10 @@ class DuplexOutputBuffer(DeliveryPort):
         """The loop of the waiting reader, None: nobody waits."""
         waiter = self._waiter
         return None if waiter is None else waiter.get_loop()
+
+    def _note_end(self, event: DuplexEvent | None) -> None:
+        if isinstance(event, SessionClosed) and not self._queue.closed:
+            self.end_reason = event.reason
 
     def _new_waiter(self) -> asyncio.Future[None]:
         if self._waiter is not None and not self._waiter.done():
