@@ -133,6 +133,16 @@ def test_what_was_heard_becomes_the_last_message(local: LocalPlugin) -> None:
     assert (prompt.text, prompt.final) == ("Hi.", True)
 
 
+@pytest.mark.parametrize("content", ["Hi.", "", [{"type": "input_audio", "transcript": "Hi."}]])
+def test_a_turn_that_stands_in_the_conversation_already_comes_once(
+    local: LocalPlugin, content: Any
+) -> None:
+    earlier = ({"role": "assistant", "content": "Hello."}, {"role": "user", "content": content})
+    heard = StageOutput("s", "r", 0, 1, text="Hi.", end_of_turn=True)
+    (prompt,) = next_prompts(heard, at_stage(local, RECOGNISER, messages=earlier))
+    assert prompt.messages == (earlier[0], {"role": "user", "content": "Hi."})
+
+
 def test_partial_transcripts_are_for_the_client_alone(local: LocalPlugin) -> None:
     partial = StageOutput("s", "r", 0, 1, user_text="Hel")
     assert next_prompts(partial, at_stage(local, RECOGNISER)) == ()

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from duplex_sdk.stage import Json, StageInputContext, StageOutput, StagePrompt, sentences
 
+from .conversation import text_of
+
 __all__ = ["RECOGNISER", "REHEARSE", "REPLY", "SPEECH", "next_prompts", "wants_text_only"]
 
 RECOGNISER = "recogniser"
@@ -43,7 +45,7 @@ def _to_reply(output: StageOutput, context: StageInputContext) -> Sequence[Stage
     if output.text is None:
         messages = tuple(output.data.get("messages", ()))
     else:
-        messages = (*context.messages, {"role": "user", "content": output.text})
+        messages = _with_turn(context.messages, output.text)
     return (
         StagePrompt(
             kind="stage",
@@ -53,6 +55,19 @@ def _to_reply(output: StageOutput, context: StageInputContext) -> Sequence[Stage
             data={REHEARSE: True} if REHEARSE in output.data else {},
         ),
     )
+
+
+def _with_turn(
+    conversation: Sequence[Mapping[str, Json]], text: str
+) -> tuple[Mapping[str, Json], ...]:
+    """The conversation, ending with this turn exactly once.
+
+    The committed turn may stand in it already, with or without its transcript.
+    """
+    last = conversation[-1] if conversation else {}
+    there = last.get("role") == "user" and text_of(last) in ("", text)
+    earlier = conversation[:-1] if there else conversation
+    return (*earlier, {"role": "user", "content": text})
 
 
 def _first_sentence(output: StageOutput, context: StageInputContext) -> Sequence[StagePrompt]:
