@@ -29,7 +29,7 @@ def modules_after(statement: str) -> set[str]:
         ("import duplex_sdk.discovery", {"numpy", "pluggy", "typer", "duplex_sdk.plugin"}),
         (
             "from duplex_sdk.discovery import find; find('local')",
-            {"numpy", "onnxruntime", "duplex_server", "duplex_plugin_local.plugin"},
+            {"numpy", "onnxruntime", "duplex_server", "duplex_plugin_local.model"},
         ),
     ],
 )
