@@ -183,3 +183,30 @@ async def test_a_hung_plan_holds_neither_cancel_nor_neighbours_up(
             await hung.close()
             await ill.task
         assert ill.kinds[-1] == "session.closed"
+
+
+ON_A_THREAD = {"faults": [{"where": "close", "nth": 99, "do": "raise"}]}
+"""A server script with faults runs its stage on a thread of its own."""
+
+
+async def test_a_stuck_replica_ends_its_sessions_and_comes_back(
+    engine: Any, reader: Any, speech: bytes, until_true: Any
+) -> None:
+    fault = {"where": "step", "nth": 1, "do": {"block_ms": 1000}}
+    async with engine(ON_A_THREAD, stage_call_timeout_s=0.2) as omni:
+        fatal = await omni.open_session({"extra_body": {"script": {"faults": [fault]}}})
+        seen = reader(fatal)
+        fatal.append_audio(speech)
+        fatal.commit(response_create=True)
+        async with asyncio.timeout(8):
+            await seen.task
+        assert seen.events[-1].reason == "runtime_failed"
+        assert seen.kinds.count("response.done") == seen.kinds.count("response.created")
+        await until_true(lambda: omni.health().slots_used == 0)
+
+        await until_true(lambda: all(stage.alive for stage in omni.health().stages))
+        async with await omni.open_session() as handle:
+            again = reader(handle)
+            handle.append_audio(speech)
+            handle.commit(response_create=True)
+            assert (await again.until("response.done")).response.status == "completed"
