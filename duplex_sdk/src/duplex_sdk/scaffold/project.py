@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from .names import ProjectName
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from jinja2 import Environment
 
 __all__ = ["Kind", "render_project"]
@@ -39,6 +39,8 @@ def render_project(name: ProjectName, kind: Kind) -> dict[PurePosixPath, bytes]:
         jinja2.UndefinedError: a template asks for something nobody answers.
         ValueError: a name leads out of the folder, or two templates make the same file.
     """
+    from importlib.resources import files
+
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
