@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import struct
+import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -184,3 +185,25 @@ async def test_client_that_never_reads_loses_its_session_and_costs_nobody_else(c
         await healthy.close()
         await slots_fall_to(server, 0)
         reset(frozen)
+
+
+async def test_metrics_follow_the_engine_and_the_conversation() -> None:
+    async with server_with() as server:
+        client = await announced(server)
+        await manual_turns(client)
+        assert await one_turn(client) == "completed"
+        page = await asyncio.to_thread(_fetch, server.url.replace("ws", "http", 1) + "/metrics")
+        await client.close()
+    figures = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
+    assert figures['duplex_sessions{state="open"}'] == "1.0"
+    assert figures["duplex_session_slots"] == f"{SLOTS}.0"
+    assert float(figures['duplex_stage_step_seconds_count{stage="scripted"}']) > 0
+    assert float(figures['duplex_stage_batch_size_count{stage="scripted"}']) > 0
+    assert figures["duplex_append_to_first_delta_seconds_count"] == "1.0"
+    for name in ("input_queue_bytes", "output_queue_bytes", "mailbox_depth"):
+        assert figures[f"duplex_{name}"] == "0.0"
+
+
+def _fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.read().decode()

@@ -34,7 +34,7 @@ def serve_until_signal(resolved: ResolvedSettings) -> int:
     """Start the engine, serve, and end cleanly at SIGINT or SIGTERM.
 
     Returns:
-        0 after a clean end.
+        0 after a clean end, 1 when it was interrupted before it served.
 
     Raises:
         DuplexError: the port is taken, or the plugin cannot be started.
@@ -54,6 +54,7 @@ def serve_until_signal(resolved: ResolvedSettings) -> int:
             runner.run(_serve(resolved, listening))
     except KeyboardInterrupt:
         _log.info("stopped before the server was ready")
+        return 1
     finally:
         listening.close()
     return 0

@@ -78,6 +78,11 @@ class InputRoom:
         """Commands sent and not yet taken."""
         return self._sent_commands - self._taken_commands
 
+    @property
+    def pending_bytes(self) -> int:
+        """Input the session has, with what is on its way to it."""
+        return self._total + self._sent - self._taken
+
     def on_ask(self, ask: Callable[[], object]) -> None:
         """Caller: what has the engine publish how much is held."""
         self._ask = ask

@@ -75,6 +75,11 @@ class _EngineFigures(Collector):
     def _queues(self) -> Iterable[Metric]:
         links = [handle.link for handle in self._omni.sessions.values()]
         yield GaugeMetricFamily(
+            "duplex_input_queue_bytes",
+            "Input that no model has taken.",
+            value=sum(link.room.pending_bytes for link in links),
+        )
+        yield GaugeMetricFamily(
             "duplex_output_queue_bytes",
             "Events that no reader has taken.",
             value=sum(link.output.pending_bytes for link in links),
