@@ -24,6 +24,7 @@ from duplex_sdk.stage import (
     StageConfig,
     StageInfo,
     StageInputContext,
+    StageLoadError,
     StageModel,
     StageOutput,
     StagePrompt,
@@ -147,6 +148,24 @@ class Unfit(ThreeStages):
 
     def decide_output(self, output: StageOutput, context: OutputContext) -> Any:
         return {"action": "shrug"}
+
+
+class Broken(Writer):
+    """Cannot be loaded."""
+
+    name = "broken"
+
+    def load(self, context: LoadContext) -> StageInfo:
+        raise StageLoadError("no weights", hint="fetch them")
+
+
+class Unloadable(ThreeStages):
+    """Its only stage cannot be loaded."""
+
+    def pipeline(self) -> PipelineConfig:
+        return PipelineConfig(
+            stages=(StageConfig(id="broken", model=f"{__name__}:Broken", quick=True),)
+        )
 
 
 class LocalSpec(PluginSpec):
@@ -303,3 +322,9 @@ async def test_sessions_do_not_mix(start: Start) -> None:
             handle.session_id for handle in handles
         }
         await omni.close_all_sessions()
+
+
+async def test_a_model_that_cannot_be_loaded_fails_the_start(start: Start) -> None:
+    with pytest.raises(StageLoadError, match="no weights"):
+        async with start(Unloadable):
+            pytest.fail("it started")

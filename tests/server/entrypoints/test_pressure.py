@@ -210,3 +210,39 @@ async def test_a_stuck_replica_ends_its_sessions_and_comes_back(
             handle.append_audio(speech)
             handle.commit(response_create=True)
             assert (await again.until("response.done")).response.status == "completed"
+
+
+BLOCKED_CLOSE = {"faults": [{"where": "close", "nth": 1, "do": {"block_ms": 600}}]}
+
+
+async def test_a_slow_cleanup_delays_no_terminal_and_keeps_the_slot_until_it_is_done(
+    engine: Any, reader: Any, speech: bytes, until_true: Any
+) -> None:
+    async with engine(ON_A_THREAD, close_timeout_s=0.1, reaper_interval_s=0.2) as omni:
+        slow = await omni.open_session({"extra_body": {"script": BLOCKED_CLOSE}})
+        seen = reader(slow)
+        slow.append_audio(speech)
+        slow.commit(response_create=True)
+        await seen.until("response.done")
+        async with asyncio.timeout(0.5):
+            await slow.close()
+            await seen.task
+        assert seen.kinds.count("session.closed") == 1
+        assert omni.health().slots_used == 1
+        await until_true(lambda: omni.health().slots_used == 0)
+
+
+async def test_a_stop_with_a_slow_cleanup_still_tells_every_session(
+    engine: Any, reader: Any, speech: bytes
+) -> None:
+    async with engine(ON_A_THREAD, close_timeout_s=0.1) as omni:
+        slow = await omni.open_session({"extra_body": {"script": BLOCKED_CLOSE}})
+        seen = reader(slow)
+        slow.append_audio(speech)
+        slow.commit(response_create=True)
+        await seen.until("response.done")
+        async with asyncio.timeout(5):
+            await omni.stop()
+            await seen.task
+        assert seen.events[-1].reason == "shutdown"
+        assert seen.kinds.count("session.closed") == 1

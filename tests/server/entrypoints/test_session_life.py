@@ -235,6 +235,7 @@ async def test_an_ended_session_is_freed(omni: DuplexOmni, reader: Any, speech: 
     manager = omni.engine.manager
     assert manager is not None
     runner = weakref.ref(manager.runner(handle.session_id))
+    session = weakref.ref(manager.runner(handle.session_id).session)
     handle_gone = weakref.ref(handle)
     await handle.close()
     await seen.task
@@ -243,6 +244,7 @@ async def test_an_ended_session_is_freed(omni: DuplexOmni, reader: Any, speech: 
         del handle, seen
         await asyncio.sleep(0.05)
         assert runner() is None
+        assert session() is None
         assert handle_gone() is None
     finally:
         gc.enable()

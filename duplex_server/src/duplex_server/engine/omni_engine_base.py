@@ -168,19 +168,18 @@ class OmniEngineBase(ABC):
         asyncio.set_event_loop(loop)
         self._loop = loop
         reason: str | None = None
+        failure: BaseException | None = None
         try:
             self._main = loop.create_task(self._run())
             loop.run_until_complete(self._main)
         except asyncio.CancelledError:
-            reason = None
+            logger.debug("the engine was stopped while it started")
         except BaseException as error:
-            reason = f"{type(error).__name__}: {error}"
-            if self._ready.done():
-                logger.critical("the engine died", exc_info=error)
-            else:
-                self._ready.set_exception(error)
-        finally:
-            self._finish(loop, reason)
+            failure = error
+        if failure is not None and self._ready.done():
+            logger.critical("the engine died", exc_info=failure)
+            reason = f"{type(failure).__name__}: {failure}"
+        self._finish(loop, reason, failure)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -209,14 +208,19 @@ class OmniEngineBase(ABC):
         elif self._main is not None:
             self._main.cancel()
 
-    def _finish(self, loop: asyncio.AbstractEventLoop, reason: str | None) -> None:
+    def _finish(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        reason: str | None,
+        failure: BaseException | None,
+    ) -> None:
         self._death = reason
         if self._crossing is not None:
             self._crossing.close()
         error = EngineDeadError(reason or "the engine has stopped")
         self._rpc.fail_all(error)
         if not self._ready.done():
-            self._ready.set_exception(error)
+            self._ready.set_exception(failure or error)
         if reason is not None:
             for callback in self._on_death:
                 callback(reason)

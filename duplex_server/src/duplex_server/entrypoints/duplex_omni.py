@@ -359,9 +359,7 @@ class DuplexOmni(AsyncOmni):
         """The open failed or nobody waits for it any more: whatever came of it must go."""
         handle.mark_closed("open_abandoned")
         try:
-            self.engine.submit(
-                CloseSessionMessage(self._ids.hex32(), handle.session_id, "open_abandoned")
-            )
+            self.engine.submit(CloseSessionMessage("", handle.session_id, "open_abandoned"))
         except DuplexSessionError as error:
             logger.debug("an abandoned session was not closed: %s", error)
 

@@ -39,11 +39,12 @@ class AsyncOmniBase(OmniBase):
         Raises:
             DuplexError: the deployment can't run or a stage can't be loaded; with a hint.
         """
-        await asyncio.wrap_future(self._engine_base.start())
+        # Shielded: the engine finishes its start or its end whatever becomes of the caller.
+        await asyncio.shield(asyncio.wrap_future(self._engine_base.start()))
 
     async def stop(self) -> None:
         """End everything, in order; safe to call twice and after a failed start."""
-        await asyncio.wrap_future(self._engine_base.stop())
+        await asyncio.shield(asyncio.wrap_future(self._engine_base.stop()))
 
     async def __aenter__(self) -> Self:
         try:

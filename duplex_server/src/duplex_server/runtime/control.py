@@ -1,7 +1,7 @@
 """What the callers' side and the engine say to each other.
 
-Control messages carry a ``control_id`` and are answered by one ``ControlResult``; a command is
-one-way, its refusal is an ``error`` event of its session.
+Control messages carry a ``control_id`` and are answered by one ``ControlResult``, unless it is
+empty; a command is one-way, its refusal is an ``error`` event of its session.
 """
 
 from __future__ import annotations

@@ -174,6 +174,7 @@ class DuplexSessionManager(RunnerOwner):
         for task in (*self._preparing.values(), *self._retries):
             task.cancel()
         for runner in tuple(self._runners.values()):
+            runner.end_by_force("shutdown")
             runner.stop()
         self._runners.clear()
         self._tick.close()
@@ -276,6 +277,8 @@ class DuplexSessionManager(RunnerOwner):
         runner.feed(effect.item)
 
     def _answer(self, effect: AnswerCaller) -> None:
+        if not effect.control_id:
+            return
         runner = self._runners.get(effect.session_id)
         public = effect.public_session
         if effect.operation == "open" and effect.fault is None and runner is not None:

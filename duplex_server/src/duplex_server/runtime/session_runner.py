@@ -230,7 +230,7 @@ class DuplexSessionRunner:
     def _handle_failed(self, item: Input) -> None:
         """The machine itself broke: say so, and never keep a session that cannot be closed."""
         if isinstance(item, CloseRequested):
-            self._end_by_force(item.reason)
+            self.end_by_force(item.reason)
             return
         command = item.command if isinstance(item, CommandReceived) else None
         self._report(Fault("internal_error", "the server failed to handle this"), command)
@@ -249,7 +249,8 @@ class DuplexSessionRunner:
         except DuplexOutputOverflowError:
             logger.warning("session %s: no room to report the failure", self.session_id)
 
-    def _end_by_force(self, reason: str) -> None:
+    def end_by_force(self, reason: str) -> None:
+        """Give the terminal event that the session itself does not give; its cleanup is owed."""
         self._output.put(
             SessionClosed(
                 event_id=self._services.ids.event(), session_id=self.session_id, reason=reason
