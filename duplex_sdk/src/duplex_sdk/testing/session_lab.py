@@ -246,6 +246,12 @@ class SessionLab:
         if refused:
             self._mailbox.insert(1, inputs.OutputRefused(tuple(refused), limit))
 
+    def carry_out(self, effect: effects.Effect) -> None:
+        """Do now what a fault has kept back, and hand its outcome to the core."""
+        outcome = self._performers[type(effect)](effect)
+        if outcome is not None:
+            self.feed(outcome)
+
     def _performer_table(self) -> dict[type[Any], Callable[[Any], Any]]:
         return {
             effects.DecodeAudio: self._ear.decode,
