@@ -34,8 +34,7 @@ async def conversation(client: DuplexClientBase) -> list[DuplexEvent]:
         await client.update({"instructions": "be brief"})
         await client.commit()
         await client.close()
-        async for event in events:
-            seen.append(event)
+        seen += [event async for event in events]
     return seen
 
 
