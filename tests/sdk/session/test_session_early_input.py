@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from duplex_sdk.plugin import DuplexCapabilities
 from duplex_sdk.protocol.duplex import (
     BargeIn,
     CancelResponse,
