@@ -201,17 +201,17 @@ def test_a_turn_whose_words_are_known_ends_in_the_step_that_brings_its_end() -> 
     assert len(recogniser.lengths) == 1
 
 
-def test_partials_take_a_third_of_the_time_at_most() -> None:
+def test_partials_take_a_fifth_of_the_time_at_most() -> None:
     recogniser = Recorded()
     stage = RecogniserStage(recogniser)
     units = units_of(stage, unit(loud(600)), unit(loud(700)))
     list(stage.step(units, 0.0))
     list(stage.step(ticks_of(units[:1]), 10.0))
     assert len(recogniser.lengths) == 1
-    # That took 0.1 s, so the next partial has to wait twice as long.
+    # That took 0.1 s, so the next partial has to wait four times as long.
     list(stage.step(ticks_of(units[1:]), 10.1))
     assert len(recogniser.lengths) == 1
-    list(stage.step(ticks_of(units[1:]), 10.31))
+    list(stage.step(ticks_of(units[1:]), 10.51))
     assert len(recogniser.lengths) == 2
 
 

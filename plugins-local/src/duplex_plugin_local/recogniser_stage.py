@@ -39,6 +39,8 @@ SPECULATE_AFTER_MS = 150
 # Recognising costs more than in proportion to the length, so a long turn is cut at a pause.
 SEGMENT_MS = 12_000
 SEGMENT_FROM_MS = 7_000
+# For each ms of recognition partials wait so many: they take a fifth of the thread at most.
+_REST = 4
 # So many units of one session may wait at a stage, says the contract.
 CREDIT = 2
 # The partials of long audio come less often, so that they never take half of a core.
@@ -177,9 +179,12 @@ class RecogniserStage(StageModel[Hearing]):
         return brings_input
 
     def _note_cost(self, now: float) -> None:
-        """Let partials rest twice as long as the last recognition took: a third is theirs."""
+        """Let partials rest after each recognition, so that they never take more than their part.
+
+        With sixteen speakers at once what decides about an answer then still finds the thread free.
+        """
         if self._worked_at is not None:
-            self._partials_from = now + 2 * (now - self._worked_at)
+            self._partials_from = now + _REST * (now - self._worked_at)
             self._worked_at = None
 
     def _has_time_for(self, work: Work, now: float) -> bool:
