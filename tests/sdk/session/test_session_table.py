@@ -72,10 +72,8 @@ INPUTS: dict[str, TableInput] = {
     "shutdown": ShutdownAsked(),
 }
 
-ANSWERS = {"ok": None}
-
 # What follows, by input and by state in the order of ``SlotState``: the next state and the effects;
-# an answer is written as "ok" or as its code. A dot: as before, and nothing.
+# an answer is written as "ok" or as its code.
 SAME = (None, ())
 EXPECTED: dict[str, tuple[tuple[SlotState | None, tuple[str, ...]], ...]] = {
     "open": (
@@ -399,9 +397,11 @@ def test_random_schedules_answer_every_operation_once_and_never_exceed_the_slots
     ids = [f"duplex-{index}" for index in range(5)]
 
     def feed(item: TableInput, now: float) -> None:
-        for effect in subject.handle(item, now):
-            if isinstance(effect, AnswerCaller):
-                answered.append(effect.control_id)
+        answered.extend(
+            effect.control_id
+            for effect in subject.handle(item, now)
+            if isinstance(effect, AnswerCaller)
+        )
         assert subject.counts().slots <= 3
 
     for step in range(80):
