@@ -15,13 +15,14 @@ PYPROJECTS := $(wildcard duplex_sdk/pyproject.toml duplex_server/pyproject.toml 
 	plugins-local/pyproject.toml templates/pyproject.toml)
 STAMP := $(VENV)/.installed
 CLIENTS_STAMP := $(CLIENTS)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
 
 # The recogniser and the voice run on one thread each, and nothing may be fetched at run time.
 export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-clients demo talk test test-common test-clients check format bench bench-smoke clean
+.PHONY: help install install-clients demo talk test test-common test-clients check format docs bench bench-smoke clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -61,6 +62,9 @@ format: $(STAMP) ## lay the code out
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+docs: $(DOCS_STAMP) ## the pages of docs/ as HTML in out/docs; a warning is an error
+	$(PY) -m sphinx -W --keep-going -q -b html docs out/docs
+
 bench: $(STAMP) ## all the measurements; table and JSON
 	$(PY) -m benchmarks
 
@@ -88,4 +92,8 @@ $(CLIENTS_STAMP): requirements-clients.txt scripts/speech_for_tests.py $(STAMP) 
 	@echo "setting up $(CLIENTS) for the stock clients"
 	$(CLIENTS)/bin/python -m pip install $(PIP_FLAGS) -r requirements-clients.txt
 	$(PY) scripts/speech_for_tests.py $(CLIENTS)/speech
+	@touch $@
+
+$(DOCS_STAMP): requirements-docs.txt $(STAMP)
+	$(PY) -m pip install $(PIP_FLAGS) -r requirements-docs.txt
 	@touch $@

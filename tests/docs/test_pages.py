@@ -1,0 +1,116 @@
+"""The pages say what is true: their tables are compared with the code, their code is run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duplex_sdk.plugin import load_duplex_plugin
+from duplex_sdk.protocol import duplex as protocol
+from duplex_sdk.session import effects, inputs
+from duplex_sdk.testing.scripted import plugin as scripted
+from duplex_sdk.testing.session_lab import SessionLab
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+NEVER_SENT = "conversation.item.created"
+
+
+def section(page: str, heading: str) -> str:
+    """The text below a heading, up to the next one of any level."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text, re.M | re.S)
+    assert found, f"{page} has no section {heading!r}"
+    return found[1]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Cells of the tables in a text, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells[2:] if not set(row[0]) <= set("- ")]
+
+
+def code(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_every_command_is_listed_with_its_tier() -> None:
+    listed = rows(section("protocol.md", "What a client may send"))
+    commands = {code(row[0])[0]: int(row[1]) for row in listed if len(row) == 3}
+    tiers = (protocol.TIER_1_COMMANDS, protocol.TIER_2_COMMANDS, protocol.TIER_3_COMMANDS)
+    assert commands == {
+        command.type: tier for tier, known in enumerate(tiers, 1) for command in known
+    }
+
+
+def test_every_other_spelling_is_listed() -> None:
+    listed = rows(section("protocol.md", "What a client may send"))
+    spellings = {name: code(row[1])[0] for row in listed if len(row) == 2 for name in code(row[0])}
+    spellings.pop("spelling", None)
+    assert spellings == dict(protocol.COMMAND_ALIASES)
+
+
+def test_every_event_is_listed_in_its_tier() -> None:
+    listed = {int(row[0]): set(code(row[1])) for row in rows(section("protocol.md", SERVER))}
+    first = (*protocol.TIER_1_EVENTS, *protocol.EXTENSION_EVENTS)
+    assert listed[1] == {event.type for event in first} - {NEVER_SENT}
+    assert listed[2] == {event.type for event in protocol.TIER_2_EVENTS}
+    raw = protocol.DuplexRawEvent.type
+    third = {event.type for event in protocol.TIER_3_EVENTS}
+    assert listed[3] == third - {raw} | {f"{raw}."}
+
+
+SERVER = "What a server sends"
+
+
+def test_every_code_of_an_error_that_is_named_exists() -> None:
+    named = {code(row[0])[0] for row in rows(section("protocol.md", "Errors"))}
+    assert named
+    assert named <= protocol.ERROR_CODES.keys()
+
+
+def test_every_effect_that_takes_time_is_listed_with_its_outcome() -> None:
+    listed = {code(row[0])[0]: code(row[1])[0] for row in rows(section("sessions.md", "The core"))}
+    timed = {
+        name
+        for name in effects.__all__
+        if "op" in getattr(getattr(effects, name), "__struct_fields__", ())
+    }
+    outcomes = {
+        name
+        for name in inputs.__all__
+        if "op" in getattr(getattr(inputs, name), "__struct_fields__", ())
+    }
+    assert listed.keys() == timed
+    assert set(listed.values()) == outcomes
+
+
+@pytest.mark.parametrize("heading", ["An append", "A commit", "A cancel", "An overflow", "A close"])
+def test_every_module_a_flow_names_exists(heading: str) -> None:
+    margin = re.findall(r"^([a-z]+(?:_[a-z]+)*) ", section("sessions.md", heading), re.M)
+    session = ROOT / "duplex_sdk/src/duplex_sdk/session"
+    modules = {name for name in margin if "_" in name or name == "intake"}
+    assert modules
+    assert [name for name in modules if not (session / f"{name}.py").exists()] == []
+
+
+def test_the_lab_example_runs_and_hears_an_answer() -> None:
+    example = re.search(r"```python\n(lab = .*?)```", (DOCS / "plugins.md").read_text(), re.S)
+    assert example
+    names: dict[str, Any] = {
+        **{name: getattr(protocol, name) for name in ("AudioDelta", "Commit", "CreateResponse")},
+        "SessionLab": SessionLab,
+        "plugin": scripted,
+        "load_duplex_plugin": load_duplex_plugin,
+    }
+    exec(example[1], names)
+    assert names["answers"]
+
+
+def test_every_link_of_the_readme_leads_somewhere() -> None:
+    links = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / "README.md").read_text())
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
