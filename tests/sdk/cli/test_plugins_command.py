@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,14 +24,21 @@ def test_list_names_each_plugin_with_its_package_and_version() -> None:
     assert ["scripted", "duplex-sdk", "0.1.0"] in lines
 
 
-def test_listing_takes_no_more_than_the_time_of_a_glance() -> None:
-    def once() -> float:
-        start = time.perf_counter()
-        assert duplex("plugins", "list").returncode == 0
-        return time.perf_counter() - start
-
-    # The best of some: a busy machine must not fail this.
-    assert min(once() for _ in range(5)) < 0.3
+def test_listing_loads_next_to_nothing() -> None:
+    """How long that takes is a benchmark's; what could make it slow is seen here."""
+    code = (
+        "import sys, duplex_sdk.cli as cli\n"
+        "sys.argv = ['duplex', 'plugins', 'list']\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "print('loaded:', *{name.split('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+    )
+    loaded = set(done.stdout.split("loaded:")[1].split())
+    heavy = {"numpy", "soxr", "websockets", "jinja2", "duplex_server", "duplex_plugin_local"}
+    assert loaded.isdisjoint(heavy)
 
 
 def test_inspect_shows_the_descriptor() -> None:
