@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from duplex_sdk.cli import main
+from duplex_sdk.scaffold import Kind
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -162,3 +163,10 @@ def test_it_imports_no_package_of_others() -> None:
     loaded = set(done.stdout.partition("|")[2].split())
     assert "jinja2" in loaded
     assert not loaded & {"duplex_server", "duplex_plugin_local", "pluggy", "numpy"}
+
+
+def test_its_help_tells_the_kinds(new_plugin: Command) -> None:
+    code, out, _ = new_plugin("--help")
+    assert code == 0
+    assert all(kind in out for kind in Kind)
+    assert "--dry-run" in out
