@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from duplex_plugin_local.speech import say
-from duplex_plugin_local.speech_stage import SpeechStage
+from duplex_plugin_local.speech_stage import SpeechStage, whole_words
 from duplex_plugin_local.voice import Voice
+from duplex_sdk.protocol.duplex import AudioTextMark, transcript_prefix
 from duplex_sdk.stage import StageOutput, StagePrompt, StageSession, StageUnit
 
 RATE = 24_000
@@ -37,6 +38,14 @@ def test_pieces_hold_at_most_a_second_and_end_with_words(stage: SpeechStage, voi
     whole = np.concatenate([o.audio.numpy() for o in outputs if o.audio])
     assert np.array_equal(whole, voice.speak(LONG).samples)
     assert all(o.text.split()[-1] in LONG.split() for o in outputs if o.text)
+
+
+def test_an_interrupted_answer_ends_with_a_whole_word() -> None:
+    marks = whole_words([(3, 300.0), (11, 900.0)])
+    text = "The weather"
+    aligned = [AudioTextMark(chars, int(ms)) for chars, ms in marks]
+    cut = {transcript_prefix(text, aligned, 900.0, at_ms) for at_ms in range(901)}
+    assert cut == {"", "The", "The weather"}
 
 
 def test_marks_rise_within_each_piece_and_name_every_word(stage: SpeechStage) -> None:

@@ -19,7 +19,7 @@ from duplex_sdk.stage import (
 from .routing import REHEARSE
 from .voice import SpokenSentence, Voice
 
-__all__ = ["Speaker", "SpeechStage"]
+__all__ = ["Speaker", "SpeechStage", "whole_words"]
 
 # The host lets no output hold more than a second.
 _MAX_PIECE_MS = 1000.0
@@ -122,7 +122,7 @@ def _outputs(
         lead = space if first == 0 else ""
         start, end = (round(ms * Voice.rate / 1000) for ms in piece.ms)
         audio = PcmChunk.of(spoken.samples[start:end], Voice.rate)
-        marks = tuple(
+        marks = whole_words(
             (len(lead) + character - first, min(ms - piece.ms[0], audio.duration_ms))
             for character, ms in piece.ends
         )
@@ -132,6 +132,20 @@ def _outputs(
             # A piece inside a long word shows no text: what was shown ended where it begins.
             marks=marks or ((0, 0.0),),
         )
+
+
+def whole_words(ends: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
+    """Marks under which a word counts once it was heard to its end, and no letter of it before.
+
+    Between marks the engine interpolates; a step just before each end keeps it from cutting an
+    interrupted answer inside a word.
+    """
+    marks: list[tuple[int, float]] = []
+    before = 0
+    for character, at_ms in ends:
+        marks += [(before, max(0.0, at_ms - 1)), (character, at_ms)]
+        before = character
+    return tuple(marks)
 
 
 def _pieces(word_ends: tuple[tuple[int, float], ...], total_ms: float) -> Iterator[_Piece]:
