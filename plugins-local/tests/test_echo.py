@@ -37,7 +37,8 @@ def through(canceller: EchoCancelling, samples: np.ndarray, chunk: int = 1280) -
 @pytest.fixture(scope="module")
 def far(spoken: Any) -> np.ndarray:
     text = "The keeper was so surprised that he forgot to look at the clock. " * 3
-    return spoken(text)
+    samples: np.ndarray = spoken(text)
+    return samples
 
 
 def test_the_echo_goes_down_by_20_db(far: np.ndarray) -> None:
