@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -237,8 +238,9 @@ async def test_b11_a_sample_split_over_appends_is_joined(
             await talk.send("input_audio_buffer.commit", response_create=True)
             await talk.until("response.done")
         async with talker() as split:
-            for start, end in zip(edges, edges[1:], strict=False):
-                await split.append(whole[start:end]) if end > start else None
+            for start, end in itertools.pairwise(edges):
+                if end > start:
+                    await split.append(whole[start:end])
             await split.send("input_audio_buffer.commit", response_create=True)
             await split.until("response.done")
         assert split.said() == talk.said()
