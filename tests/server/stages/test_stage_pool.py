@@ -290,5 +290,5 @@ class TestPipelines:
             await start_pools(pools, lambda fraction, text: None)
 
     def test_a_stage_for_another_backend_is_refused(self, shop: Any) -> None:
-        with pytest.raises(StageLoadError, match="process only"):
-            build_pools(self.pipeline(backends=("process",)), shop.heard, output_rate=None)
+        with pytest.raises(StageLoadError, match="ray only"):
+            build_pools(self.pipeline(backends=("ray",)), shop.heard, output_rate=None)

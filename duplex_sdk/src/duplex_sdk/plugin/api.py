@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 
 from duplex_sdk.errors import PluginIncompatibleError
+from duplex_sdk.stage.api_version import API_VERSION
 
 __all__ = ["API_VERSION", "check_api", "parse_api"]
-
-API_VERSION = "1.0"
 
 _FORM = re.compile(r"(0|[1-9][0-9]{0,5})\.(0|[1-9][0-9]{0,5})", re.ASCII)
 

@@ -8,7 +8,13 @@ Everything happens on the engine loop.
 
 from __future__ import annotations
 
-from .errors import NoCreditError, StageCallError, StageUnavailableError
+from .deployment import Deployment
+from .errors import (
+    NoCreditError,
+    StageCallError,
+    StageSettingError,
+    StageUnavailableError,
+)
 from .listener import StageListener
 from .pipeline import build_pools, call_pools, start_pools, stop_pools
 from .pool import CREDIT, ReplicaState, ReplicaStatus, StagePool
@@ -16,6 +22,7 @@ from .replica import Progress, ReplicaSink, StageReplica
 
 __all__ = [
     "CREDIT",
+    "Deployment",
     "NoCreditError",
     "Progress",
     "ReplicaSink",
@@ -25,6 +32,7 @@ __all__ = [
     "StageListener",
     "StagePool",
     "StageReplica",
+    "StageSettingError",
     "StageUnavailableError",
     "build_pools",
     "call_pools",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duplex_sdk.errors import DuplexError
 
-__all__ = ["NoCreditError", "StageCallError", "StageUnavailableError"]
+__all__ = ["NoCreditError", "StageCallError", "StageSettingError", "StageUnavailableError"]
 
 
 class StageUnavailableError(DuplexError):
@@ -17,3 +17,15 @@ class NoCreditError(DuplexError):
 
 class StageCallError(DuplexError):
     """A collective call failed or did not end in time."""
+
+
+class StageSettingError(DuplexError):
+    """What a deployment says of a stage cannot be.
+
+    Attributes:
+        path: the setting to blame, such as ``stages.talker.backend``.
+    """
+
+    def __init__(self, path: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{path}: {message}", hint=hint)
+        self.path = path

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duplex_sdk.stage import LoadContext, StageModel, StageSession, UnitRequest
+from duplex_sdk.stage.device import free_memory_or_raise
 from duplex_sdk.stage.host import StageHost
 from duplex_sdk.stage.model_class import load_model_class
 
@@ -28,6 +29,7 @@ class HostSettings:
         output_rate: Hz that output audio must have; None: any.
         gather_ms: how long a step waits for more sessions.
         period_ms: a unit that ends later than this is late; None: never.
+        memory_bytes: what the model needs on its device, checked before it is loaded.
     """
 
     model: str | Callable[[], StageModel[Any]]
@@ -36,13 +38,15 @@ class HostSettings:
     output_rate: int | None = None
     gather_ms: float = 0.0
     period_ms: float | None = None
+    memory_bytes: int = 0
 
     def make_host(self) -> StageHost:
         """A host around a fresh model.
 
         Raises:
-            StageLoadError: the model's class cannot be imported.
+            StageLoadError: it does not fit into memory, or its class cannot be imported.
         """
+        free_memory_or_raise(self.context.device, self.memory_bytes)
         make = load_model_class(self.model) if isinstance(self.model, str) else self.model
         return StageHost(
             make(),

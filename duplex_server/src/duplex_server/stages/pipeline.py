@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from duplex_sdk.stage import (
-    Json,
-    LoadContext,
-    PipelineConfig,
-    StageConfig,
-    StageLoadError,
-)
+from duplex_sdk.stage import Json, PipelineConfig
 
-from .inline_replica import HostSettings
 from .listener import StageListener
-from .loop_replica import LoopReplica
+from .placing import StagePlacing
 from .pool import StagePool
-from .replica import Progress, ReplicaSink, StageReplica
-from .thread_replica import ThreadReplica
+from .replica import Progress
 
 __all__ = ["build_pools", "call_pools", "start_pools", "stop_pools"]
 
@@ -32,6 +25,8 @@ def build_pools(
     output_rate: int | None,
     native_period_ms: float | None = None,
     stage_call_timeout_s: float = STAGE_CALL_TIMEOUT_S,
+    plugin: str = "",
+    worker_python: Path | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[StagePool, ...]:
     """Make a pool per stage, none of them started.
@@ -43,6 +38,8 @@ def build_pools(
         native_period_ms: the unit period of a model that decides its own turns: a unit of stage 0
             that takes longer is late, unless the stage says otherwise.
         stage_call_timeout_s: a call of a model that lasts longer counts as stuck.
+        plugin: its name, for people.
+        worker_python: interpreter of the workers; None: the one that runs this.
         clock: seconds, monotonic.
 
     Raises:
@@ -53,15 +50,18 @@ def build_pools(
         period_ms: float | None = config.period_ms
         if period_ms is None and stage_id == 0:
             period_ms = native_period_ms
-        make_replica = _inline_factory(
-            stage_id,
-            config,
+        placing = StagePlacing(
+            stage_id=stage_id,
+            config=config,
+            plugin=plugin,
             output_rate=output_rate,
             period_ms=period_ms,
             call_timeout_s=stage_call_timeout_s,
+            worker_python=worker_python,
             clock=clock,
         )
-        pools.append(StagePool(stage_id, config, listener, make_replica=make_replica))
+        make_replica = placing.factory()
+        pools.append(StagePool(stage_id, config, listener, make_replica=make_replica, clock=clock))
     return tuple(pools)
 
 
@@ -105,43 +105,3 @@ async def call_pools(
     return {
         pool.config.id: await pool.call(method, arguments, timeout_s=timeout_s) for pool in pools
     }
-
-
-def _inline_factory(
-    stage_id: int,
-    config: StageConfig,
-    *,
-    output_rate: int | None,
-    period_ms: float | None,
-    call_timeout_s: float,
-    clock: Callable[[], float],
-) -> Callable[[int, ReplicaSink], StageReplica]:
-    model = config.model
-    if "inline" not in config.backends or model is None:
-        allowed = ", ".join(config.backends)
-        raise StageLoadError(
-            f"stage {config.id!r} runs on {allowed} only; this server has the backend inline"
-        )
-
-    def make(replica_id: int, sink: ReplicaSink) -> StageReplica:
-        context = LoadContext(
-            stage_id=stage_id,
-            replica_id=replica_id,
-            device=config.device or "cpu",
-            options=config.options,
-            max_batch=config.max_batch,
-        )
-        settings = HostSettings(
-            model=model,
-            context=context,
-            clock=clock,
-            output_rate=output_rate,
-            gather_ms=config.gather_ms,
-            period_ms=period_ms,
-        )
-        if config.quick:
-            return LoopReplica(settings, sink)
-        name = f"stage-{config.id}-{replica_id}"
-        return ThreadReplica(settings, sink, call_timeout_s=call_timeout_s, name=name)
-
-    return make

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -29,7 +30,8 @@ __all__ = ["CREDIT", "ReplicaState", "ReplicaStatus", "StagePool"]
 CREDIT = 2
 """Units of one session that may be with a stage: one being stepped, one waiting."""
 
-_BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_BACKOFF_S = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)
+_STABLE_S = 10.0
 
 ReplicaState = Literal["loading", "ready", "dead", "evicted"]
 
@@ -47,6 +49,8 @@ class ReplicaStatus:
         reason: why it is not ready, or why it was last restarted; empty if it never failed.
         sessions: how many sessions are bound to it.
         info: what the model said of itself; None before the first load ended.
+        failures: how often in a row it failed without having worked for a while in between.
+        pid: its process, while it has one of its own.
     """
 
     id: int
@@ -55,6 +59,8 @@ class ReplicaStatus:
     reason: str
     sessions: int
     info: StageInfo | None
+    failures: int = 0
+    pid: int | None = None
 
 
 @dataclass(slots=True)
@@ -68,6 +74,8 @@ class _Slot:
     reason: str = ""
     info: StageInfo | None = None
     sessions: set[str] = field(default_factory=set)
+    failures: int = 0
+    ready_at: float = 0.0
 
     @property
     def has_room(self) -> bool:
@@ -106,6 +114,8 @@ class StagePool(ReplicaSink):
         *,
         make_replica: Callable[[int, ReplicaSink], StageReplica],
         backoff_s: Sequence[float] = _BACKOFF_S,
+        stable_s: float = _STABLE_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make a pool whose replicas are not started yet.
 
@@ -114,13 +124,17 @@ class StagePool(ReplicaSink):
             config: the stage.
             listener: hears what the stage does.
             make_replica: a fresh replica for a place, given its id and where it delivers.
-            backoff_s: pauses before the first, second... restart of a replica; the last repeats.
+            backoff_s: pauses before the first, second... restart in a row; the last repeats.
+            stable_s: a replica that worked for so long begins a new row when it fails.
+            clock: seconds, monotonic.
         """
         self.stage_id = stage_id
         self.config = config
         self._listener = listener
         self._make_replica = make_replica
         self._backoff_s = tuple(backoff_s)
+        self._stable_s = stable_s
+        self._clock = clock
         self._slots = [_Slot(index) for index in range(config.replicas)]
         self._bindings: dict[str, _Binding] = {}
         self._restarting: set[asyncio.Task[None]] = set()
@@ -146,12 +160,7 @@ class StagePool(ReplicaSink):
     @property
     def replicas(self) -> tuple[ReplicaStatus, ...]:
         """Every replica's state, for ``/health``."""
-        return tuple(
-            ReplicaStatus(
-                slot.id, slot.state, slot.restarts, slot.reason, len(slot.sessions), slot.info
-            )
-            for slot in self._slots
-        )
+        return tuple(self._status(slot) for slot in self._slots)
 
     async def start(self, progress: Progress) -> None:
         """Load all replicas, one after the other, so that their memory peaks don't meet.
@@ -178,8 +187,11 @@ class StagePool(ReplicaSink):
     async def stop(self, grace_s: float) -> None:
         """Close every session, unload every model and end; no callback comes afterwards."""
         self._stopped = True
-        for task in tuple(self._restarting):
+        restarting = tuple(self._restarting)
+        for task in restarting:
             task.cancel()
+        # One that was just loading takes its process with it; that must be over when we return.
+        await asyncio.gather(*restarting, return_exceptions=True)
         replicas = [slot.replica for slot in self._slots if slot.replica is not None]
         for slot in self._slots:
             slot.state, slot.replica = "evicted", None
@@ -351,6 +363,7 @@ class StagePool(ReplicaSink):
         slot = next((slot for slot in self._slots if slot.replica is replica), None)
         if slot is None or self._stopped:
             return
+        slot.failures = 0 if self._is_stable(slot) else slot.failures
         slot.replica, slot.state, slot.reason = None, "dead", reason
         logger.error("stage %s, replica %d: %s", self.config.id, slot.id, reason)
         self._fail_sessions(slot, reason)
@@ -367,12 +380,13 @@ class StagePool(ReplicaSink):
         except BaseException:
             slot.replica, slot.state = None, "dead"
             raise
-        slot.state = "ready"
+        slot.state, slot.ready_at = "ready", self._clock()
         self._listener.on_replica_ready(self.stage_id, slot.id, slot.restarts)
 
     async def _restart(self, slot: _Slot) -> None:
         while slot.state == "dead":
-            pause = self._backoff_s[min(slot.restarts, len(self._backoff_s) - 1)]
+            pause = self._backoff_s[min(slot.failures, len(self._backoff_s) - 1)]
+            slot.failures += 1
             slot.restarts += 1
             await asyncio.sleep(pause)
             try:
@@ -380,6 +394,22 @@ class StagePool(ReplicaSink):
             except StageLoadError as error:
                 slot.reason = str(error)
                 logger.error("stage %s, replica %d: %s", self.config.id, slot.id, error)
+
+    def _is_stable(self, slot: _Slot) -> bool:
+        return slot.state == "ready" and self._clock() - slot.ready_at >= self._stable_s
+
+    def _status(self, slot: _Slot) -> ReplicaStatus:
+        replica = slot.replica
+        return ReplicaStatus(
+            slot.id,
+            slot.state,
+            slot.restarts,
+            slot.reason,
+            len(slot.sessions),
+            slot.info,
+            0 if self._is_stable(slot) else slot.failures,
+            None if replica is None else replica.pid,
+        )
 
     def _fail_sessions(self, slot: _Slot, reason: str) -> None:
         session_ids = tuple(slot.sessions)

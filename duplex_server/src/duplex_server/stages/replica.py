@@ -33,6 +33,11 @@ class StageReplica(ABC):
     the calls; what they lead to comes back through the sink.
     """
 
+    @property
+    def pid(self) -> int | None:
+        """The process it runs in, while it has one of its own."""
+        return None
+
     @abstractmethod
     async def start(self, progress: Progress) -> StageInfo:
         """Load the model.

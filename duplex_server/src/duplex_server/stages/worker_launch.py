@@ -1,0 +1,166 @@
+"""From a command to a connected worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from duplex_sdk.stage import StageLoadError
+from duplex_sdk.stage.worker import SECRET_VARIABLE
+
+from .worker_channel import ChannelOwner, WorkerChannel
+from .worker_process import WorkerProcess
+
+__all__ = ["LaunchedWorker", "launch_worker"]
+
+START_TIMEOUT_S = 60.0
+"""A worker that has not called by then will not; importing the SDK takes a second at most."""
+
+# They say where another interpreter finds its libraries, and would mix the two environments.
+_OF_THIS_INTERPRETER = ("PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "__PYVENV_LAUNCHER__")
+
+
+@dataclass(slots=True)
+class LaunchedWorker:
+    """A worker's process and, once it called, the stream to it.
+
+    Attributes:
+        process: it runs until it is killed or ends.
+        exited: done when the process has ended.
+        secret: what it expects in the first frame.
+        channel: None until it called.
+    """
+
+    process: WorkerProcess
+    exited: asyncio.Future[None]
+    secret: str
+    channel: WorkerChannel | None = None
+
+    @property
+    def end_and_last_line(self) -> str:
+        """How the process ended, and the last it printed: of a traceback, the exception."""
+        end, line = self.process.describe_end(), self.process.last_line
+        return f"{end}; its last line: {line}" if line else end
+
+
+async def launch_worker(
+    owner: ChannelOwner,
+    *,
+    python: Path | None,
+    name: str,
+    on_line: Callable[[str], None],
+) -> LaunchedWorker:
+    """Start a worker and wait for its call.
+
+    Args:
+        owner: hears what comes over the channel.
+        python: interpreter to run it with; None: the one that runs this.
+        name: for people.
+        on_line: called on another thread for each line the worker prints.
+
+    Raises:
+        StageLoadError: it could not be started, or ended before it called. No process is left.
+    """
+    # The folder is readable to us alone, and so is the socket in it.
+    folder = Path(tempfile.mkdtemp(prefix="duplex-"))
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            listening.bind(str(folder / "engine"))
+            listening.listen(1)
+            listening.setblocking(False)
+            worker = _start(f"unix:{folder / 'engine'}", python, name, on_line)
+            try:
+                stream = await _called(worker, listening, name)
+            except BaseException:
+                worker.process.kill()
+                await asyncio.shield(worker.exited)
+                raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    channel = worker.channel = WorkerChannel(owner)
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: channel, stream)
+    return worker
+
+
+def _start(
+    address: str, python: Path | None, name: str, on_line: Callable[[str], None]
+) -> LaunchedWorker:
+    loop = asyncio.get_running_loop()
+    exited: asyncio.Future[None] = loop.create_future()
+
+    def on_exit() -> None:
+        # A closed loop waits for nobody any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, exited)
+
+    secret = secrets.token_urlsafe(32)
+    process = WorkerProcess(
+        _command(address, python),
+        _environment(python, secret),
+        name=name,
+        on_line=on_line,
+        on_exit=on_exit,
+    )
+    process.start()
+    return LaunchedWorker(process, exited, secret)
+
+
+def _command(address: str, python: Path | None) -> list[str]:
+    level = logging.getLevelName(logging.getLogger("duplex_server").getEffectiveLevel()).lower()
+    return [
+        str(python or sys.executable),
+        # The working folder is nobody's library.
+        "-P",
+        "-m",
+        "duplex_sdk.stage.worker",
+        "--connect",
+        address,
+        "--log-level",
+        level,
+        "--dies-with-parent",
+    ]
+
+
+def _environment(python: Path | None, secret: str) -> dict[str, str]:
+    environment = dict(os.environ)
+    if python is not None:
+        for name in _OF_THIS_INTERPRETER:
+            environment.pop(name, None)
+    return {**environment, SECRET_VARIABLE: secret, "PYTHONUNBUFFERED": "1"}
+
+
+async def _called(worker: LaunchedWorker, listening: socket.socket, name: str) -> socket.socket:
+    accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(listening))
+    try:
+        await asyncio.wait(
+            (accepting, worker.exited),
+            timeout=START_TIMEOUT_S,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if accepting.done():
+            stream: socket.socket = accepting.result()[0]
+            stream.setblocking(False)
+            return stream
+    finally:
+        accepting.cancel()
+    if worker.exited.done():
+        raise StageLoadError(
+            f"{name}: its worker did not start: {worker.end_and_last_line}",
+            "the worker's environment needs duplex-sdk and the plugin",
+        )
+    raise StageLoadError(f"{name}: its worker did not call within {START_TIMEOUT_S:g} s")
+
+
+def _settle(exited: asyncio.Future[None]) -> None:
+    if not exited.done():
+        exited.set_result(None)
