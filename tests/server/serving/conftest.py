@@ -107,6 +107,7 @@ class SessionStub:
         self.close_reason: str | None = None
         self.capabilities = engine.duplex_capabilities
         self.link = SessionLink(engine.runtime_config)
+        self.lease_generation = 0
         self._engine = engine
         self._count = 0
 

@@ -202,14 +202,15 @@ async def test_metrics_count_refusals_and_errors_without_naming_sessions(start_s
     assert "duplex-" not in page
 
 
-def replica(state: str, restarts: int = 0) -> ReplicaStatus:
-    return ReplicaStatus(0, state, restarts, "it crashed", 0, None)
+def replica(state: str, failures: int = 0, *, restarts: int = 9) -> ReplicaStatus:
+    return ReplicaStatus(0, state, restarts, "it crashed", 0, None, failures)
 
 
 @pytest.mark.parametrize(
     ("replicas", "status", "code"),
     [
-        ((replica("ready", 5),), "ok", 200),
+        ((replica("ready", 2),), "ok", 200),
+        ((replica("ready", 3),), "degraded", 200),
         ((replica("ready"), replica("dead", 9)), "degraded", 200),
         ((replica("dead", 1),), "degraded", 200),
         ((replica("loading", 3),), "failed", 503),

@@ -24,6 +24,7 @@ from duplex_server.runtime.control import (
 from duplex_server.runtime.errors import DuplexSessionError
 from duplex_server.runtime.ids import SecretIds
 from duplex_server.runtime.session_link import SessionLink
+from duplex_server.stages import Deployment
 
 from .async_omni import AsyncOmni
 from .engine_health import EngineHealth, health_of
@@ -65,6 +66,7 @@ class DuplexOmni(AsyncOmni):
         clock: Callable[[], float] = time.monotonic,
         vad: VadProvider | None = None,
         progress: Progress | None = None,
+        deployment: Deployment | None = None,
         new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         """Load the plugin's light half; no model is loaded before ``start``.
@@ -77,28 +79,32 @@ class DuplexOmni(AsyncOmni):
             clock: seconds, monotonic.
             vad: where speech detection comes from; None: what ``runtime_config`` says.
             progress: called on the engine's thread with 0..1 and what is being loaded.
+            deployment: what it changes about the plugin's stages; None: nothing.
             new_loop: makes the engine's loop; None: uvloop where it is installed.
 
         Raises:
             DuplexError: the plugin cannot be found or loaded, or an option is wrong.
+            StageSettingError: the deployment asks of a stage what cannot be.
         """
         spec = find(plugin) if isinstance(plugin, str) else plugin
         loaded = load_plugin(spec, options)
         limits = runtime_config or DuplexSessionRuntimeConfig()
         if limits.max_sessions is None:
             limits = msgspec.structs.replace(limits, max_sessions=spec.max_sessions)
+        deployment = deployment or Deployment()
         self.spec = spec
         self._ids = ids or SecretIds()
         self._handles: dict[str, DuplexSessionHandle] = {}
         self._settling: set[asyncio.Task[None]] = set()
         super().__init__(
             plugin=loaded,
-            pipeline=plugin_pipeline(spec, loaded),
+            pipeline=deployment.apply(plugin_pipeline(spec, loaded)),
             limits=limits,
             ids=self._ids,
             clock=clock,
             vad=vad,
             progress=progress,
+            worker_python=deployment.worker_python,
             new_loop=new_loop,
         )
 
@@ -245,9 +251,9 @@ class DuplexOmni(AsyncOmni):
     ) -> DuplexSessionHandle:
         """Take a session over; of several that expect one generation exactly one succeeds.
 
-        A caller that is cancelled while the engine decides may have succeeded all the same: then
-        ``on_abandoned`` is called with the handle and the generation, so that it finds an owner;
-        without it the lease is detached again.
+        A caller that is cancelled while the engine decides, or gets no answer in time, may have
+        succeeded all the same: then ``on_abandoned`` is called with the handle and the generation,
+        so that it finds an owner; without it the lease is detached again.
 
         Raises:
             DuplexSessionError: ``unknown_session``, ``session_closed``,
@@ -259,6 +265,10 @@ class DuplexOmni(AsyncOmni):
             result = await self.engine.control(message, timeout_s=timeout)
         except asyncio.CancelledError:
             self._spawn(self._settle_resume(handle, message, on_abandoned))
+            raise
+        except DuplexSessionError as error:
+            if error.code == "timeout":
+                self._spawn(self._settle_resume(handle, message, on_abandoned))
             raise
         handle.lease_generation = result.lease_generation or 0
         handle.public_session = result.public_session or handle.public_session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NoReturn
 
 from duplex_sdk.protocol.duplex import (
     AppendAudio,
@@ -19,9 +20,9 @@ from duplex_sdk.session.ids import IdSource
 from duplex_server.runtime.errors import DuplexSessionError
 from duplex_server.runtime.input_room import Room
 
+from .attachment import Attachment
 from .client_frame import decode_client_frame
 from .delivery import SessionDelivery
-from .metrics import SessionObserver
 from .websocket import RealtimeSocket
 
 __all__ = ["InputStalledError", "RealtimeConnection"]
@@ -37,8 +38,8 @@ class RealtimeConnection:
     Args:
         socket: where frames come from.
         delivery: the session's outbound side, for answers of the connection layer.
+        attachment: this socket's; once it does not serve the session, frames are dropped.
         ids: where event ids come from.
-        observer: sees every command.
         max_frame_bytes: largest client frame.
         input_stall_timeout_s: longest wait for room, where the profile waits.
     """
@@ -47,9 +48,9 @@ class RealtimeConnection:
         self,
         socket: RealtimeSocket,
         delivery: SessionDelivery,
+        attachment: Attachment,
         *,
         ids: IdSource,
-        observer: SessionObserver,
         max_frame_bytes: int,
         input_stall_timeout_s: float,
     ) -> None:
@@ -58,11 +59,12 @@ class RealtimeConnection:
         self._handle = delivery.handle
         self._profile = delivery.profile
         self._ids = ids
-        self._observer = observer
+        self._observer = delivery.observer
+        self._attachment = attachment
         self._max_frame_bytes = max_frame_bytes
         self._input_stall_timeout_s = input_stall_timeout_s
 
-    async def read(self, touch: Callable[[], None]) -> None:
+    async def read(self, touch: Callable[[], None]) -> NoReturn:
         """Take frames until the socket is gone.
 
         Args:
@@ -74,7 +76,10 @@ class RealtimeConnection:
         """
         while True:
             frame = await self._socket.receive()
+            if not self._delivery.serves(self._attachment):
+                continue
             touch()
+            self._delivery.heard_from(self._attachment)
             await self._take(frame)
 
     async def submit(self, command: RealtimeCommand) -> None:
@@ -83,6 +88,8 @@ class RealtimeConnection:
             self._profile.check_command(command)
             if self._profile.waits_for_room and isinstance(command, AppendAudio | Commit):
                 await self._wait_for_room(command)
+                if not self._delivery.serves(self._attachment):
+                    return
             self._observer.command(command)
             self._handle.submit(command, lenient=self._profile.lenient)
         except (RealtimeProtocolError, DuplexSessionError) as error:
@@ -109,14 +116,15 @@ class RealtimeConnection:
                 command=error.command,
                 session_id=self._handle.session_id,
                 new_id=self._ids.event(),
-            )
+            ),
+            self._attachment,
         )
 
     async def _take(self, frame: str | bytes) -> None:
         try:
             message = decode_client_frame(frame, max_bytes=self._max_frame_bytes)
             if isinstance(message, EventAck):
-                self._acknowledge(message)
+                self._delivery.acknowledge(message)
                 return
             if isinstance(message, ResumeRequest):
                 raise RealtimeProtocolError(
@@ -128,15 +136,6 @@ class RealtimeConnection:
             await self.refuse(error)
             return
         await self.submit(message)
-
-    def _acknowledge(self, ack: EventAck) -> None:
-        if ack.server_event_seq > self._delivery.newest_seq:
-            raise RealtimeProtocolError(
-                "invalid_event_ack",
-                f"no event has the number {ack.server_event_seq} yet",
-                param="server_event_seq",
-                event_id=ack.event_id,
-            )
 
     async def _wait_for_room(self, command: AppendAudio | Commit) -> None:
         size = len(command.audio) if isinstance(command, AppendAudio) else 0

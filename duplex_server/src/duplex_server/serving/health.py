@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from duplex_server.entrypoints import EngineHealth, StageHealth
+    from duplex_server.stages import ReplicaStatus
 
 __all__ = ["health_document", "health_status"]
 
 _CRASH_LOOP = 3
-"""Restarts after which a worker that is still not ready counts as one that will not be."""
+"""Failures in a row after which a worker that is not ready counts as one that will not be."""
 
 Status = Literal["ok", "degraded", "failed"]
 
@@ -26,7 +27,7 @@ def health_status(health: EngineHealth) -> tuple[Status, str | None]:
         if not stage.alive and _gave_up(stage):
             return "failed", f"stage {stage.id} keeps failing: {_reason(stage)}"
     for stage in health.stages:
-        if any(replica.state != "ready" for replica in stage.replicas):
+        if any(map(_is_unwell, stage.replicas)):
             return "degraded", f"stage {stage.id}: {_reason(stage)}"
     return "ok", None
 
@@ -53,12 +54,17 @@ def health_document(health: EngineHealth, *, plugin: str, session_mode: str) -> 
 
 def _gave_up(stage: StageHealth) -> bool:
     return all(
-        replica.state == "evicted" or replica.restarts >= _CRASH_LOOP for replica in stage.replicas
+        replica.state == "evicted" or replica.failures >= _CRASH_LOOP for replica in stage.replicas
     )
 
 
+def _is_unwell(replica: ReplicaStatus) -> bool:
+    """Not there, or there again after so many failures that nobody should count on it yet."""
+    return replica.state != "ready" or replica.failures >= _CRASH_LOOP
+
+
 def _reason(stage: StageHealth) -> str:
-    unwell = [replica for replica in stage.replicas if replica.state != "ready"]
+    unwell = [replica for replica in stage.replicas if _is_unwell(replica)]
     return "; ".join(
         f"replica {replica.id} is {replica.state}: {replica.reason}" for replica in unwell
     )
@@ -73,6 +79,8 @@ def _stage(stage: StageHealth) -> dict[str, Any]:
                 "state": replica.state,
                 "restarts": replica.restarts,
                 "reason": replica.reason or None,
+                "device": None if replica.info is None else replica.info.device,
+                "memory_bytes": None if replica.info is None else replica.info.memory_bytes,
             }
             for replica in stage.replicas
         ],

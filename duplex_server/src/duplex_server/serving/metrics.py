@@ -45,6 +45,17 @@ class ServingMetrics:
             "Sessions or responses that ended because nobody read them.",
             registry=self.registry,
         )
+        self.resumes = Counter(
+            "duplex_resumes",
+            "Sessions asked for by a new socket.",
+            ["result"],
+            registry=self.registry,
+        )
+        self.journal_overflows = Counter(
+            "duplex_journal_overflows",
+            "Sessions that can no longer be resumed: too much was not acknowledged.",
+            registry=self.registry,
+        )
         self.append_to_delta = self._latency(
             "duplex_append_to_first_delta", "From the last append to the first audio of a response."
         )
@@ -100,6 +111,10 @@ class SessionObserver:
             self._ended()
         elif isinstance(event, ErrorEvent):
             self._failed(event.error.code)
+
+    def journal_overflowed(self) -> None:
+        """The session can no longer be resumed."""
+        self._metrics.journal_overflows.inc()
 
     def _first_audio(self) -> None:
         now = self._clock()

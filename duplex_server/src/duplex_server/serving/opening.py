@@ -18,7 +18,6 @@ from duplex_sdk.protocol.duplex import (
 
 from duplex_server.runtime.errors import DuplexSessionError
 
-from .attachments import AttachmentRegistry
 from .client_frame import decode_client_frame
 from .envelope import ConnectionEnvelope
 from .profiles import ConnectionProfile
@@ -62,21 +61,12 @@ class SessionOpener:
 
     Args:
         omni: the engine.
-        registry: the sessions that live here, for a resume.
         max_frame_bytes: largest client frame.
         config_timeout_s: longest wait for a first frame.
     """
 
-    def __init__(
-        self,
-        omni: DuplexOmni,
-        registry: AttachmentRegistry,
-        *,
-        max_frame_bytes: int,
-        config_timeout_s: float,
-    ) -> None:
+    def __init__(self, omni: DuplexOmni, *, max_frame_bytes: int, config_timeout_s: float) -> None:
         self._omni = omni
-        self._registry = registry
         self._max_frame_bytes = max_frame_bytes
         self._config_timeout_s = config_timeout_s
 
@@ -94,11 +84,11 @@ class SessionOpener:
 
     async def open_by_first_frame(
         self, socket: RealtimeSocket, profile: ConnectionProfile, envelope: ConnectionEnvelope
-    ) -> Opened:
-        """Wait for the first frame and do what it asks for.
+    ) -> Opened | ResumeRequest:
+        """Wait for the first frame and do what it asks for; a resume is the caller's to do.
 
         Raises:
-            HandshakeRefusedError: no session exists now.
+            HandshakeRefusedError: no session was opened.
             SocketGone: the client left.
         """
         try:
@@ -121,9 +111,9 @@ class SessionOpener:
 
     async def _open_by(
         self, frame: ClientFrame, profile: ConnectionProfile, envelope: ConnectionEnvelope
-    ) -> Opened:
+    ) -> Opened | ResumeRequest:
         if isinstance(frame, ResumeRequest):
-            raise self._resume_refusal(frame)
+            return frame
         if envelope.resume and not envelope.duplex:
             raise RealtimeProtocolError("bad_event", "the first frame must be session.resume")
         if isinstance(frame, UpdateSession):
@@ -160,16 +150,3 @@ class SessionOpener:
                 param="session.model",
                 event_id=event_id,
             )
-
-    def _resume_refusal(self, frame: ResumeRequest) -> RealtimeProtocolError:
-        if self._registry.get(frame.session_id) is None:
-            return RealtimeProtocolError(
-                "session_resume_expired",
-                "the session is not known any more",
-                event_id=frame.event_id,
-            )
-        return RealtimeProtocolError(
-            "unsupported_session_resume",
-            "this session cannot be resumed",
-            event_id=frame.event_id,
-        )

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from duplex_sdk.protocol.duplex import ErrorEvent, RealtimeProtocolError, error_event
+from duplex_sdk.protocol.duplex import (
+    ErrorEvent,
+    RealtimeCommand,
+    RealtimeProtocolError,
+    ResumeRequest,
+    error_event,
+)
 from duplex_sdk.session.ids import IdSource
 
 from duplex_server.runtime.errors import DuplexSessionError
 
+from .attachment import Attachment
 from .attachments import AttachmentRegistry, ServedSession
 from .connection import InputStalledError, RealtimeConnection
-from .delivery import Attachment, SessionDelivery
 from .envelope import ConnectionEnvelope
 from .http_errors import error_response, status_of_refusal
 from .idle import IdleWatch
 from .metrics import ServingMetrics
 from .opening import HandshakeRefusedError, Opened, SessionOpener
 from .profiles import ConnectionProfile
+from .resuming import EventsLostError, SessionResumer
 from .websocket import RealtimeSocket, SocketGone
 
 if TYPE_CHECKING:
@@ -47,6 +56,23 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     input_stall_timeout_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """A socket with a session; ``first`` is the frame that opened it when that is a command."""
+
+    served: ServedSession
+    attachment: Attachment
+    first: RealtimeCommand | None = None
+
+
+class _Departure(Enum):
+    """Why a socket is read no more."""
+
+    LEFT = auto()
+    STALLED = auto()
+    FAILED = auto()
+
+
 class OmniDuplexSessionHandler:
     """Serves connections of an engine. Holds no session state; belongs to the serving loop."""
 
@@ -59,30 +85,31 @@ class OmniDuplexSessionHandler:
         ids: IdSource,
         limits: ConnectionLimits,
     ) -> None:
+        self._omni = omni
         self._registry = registry
         self._metrics = metrics
         self._ids = ids
         self._limits = limits
         self._opener = SessionOpener(
-            omni,
-            registry,
-            max_frame_bytes=limits.max_frame_bytes,
-            config_timeout_s=limits.config_timeout_s,
+            omni, max_frame_bytes=limits.max_frame_bytes, config_timeout_s=limits.config_timeout_s
         )
+        self._resumer = SessionResumer(omni, registry, metrics)
 
     async def handle(self, socket: RealtimeSocket, envelope: ConnectionEnvelope) -> None:
         """Serve one connection until it is closed. Raises nothing but cancellation."""
         profile = envelope.new_profile()
         try:
-            opened = await self._open(socket, envelope, profile)
+            connected = await self._connect(socket, envelope, profile)
         except SocketGone:
             return
-        if opened is not None:
-            await self._serve(socket, profile, opened)
+        if connected is not None:
+            await self._serve(socket, connected)
 
-    async def _open(
+    # From the upgrade to a session
+
+    async def _connect(
         self, socket: RealtimeSocket, envelope: ConnectionEnvelope, profile: ConnectionProfile
-    ) -> Opened | None:
+    ) -> _Connected | None:
         if profile.model_must_be_known and not self._opener.serves_model(envelope.model):
             self._metrics.rejections.labels("invalid_session_config").inc()
             await socket.refuse(
@@ -97,14 +124,18 @@ class OmniDuplexSessionHandler:
             return await self._open_before_accepting(socket, profile)
         await socket.accept()
         try:
-            return await self._opener.open_by_first_frame(socket, profile, envelope)
+            opened = await self._opener.open_by_first_frame(socket, profile, envelope)
         except HandshakeRefusedError as refused:
-            await self._refuse_handshake(socket, profile, refused)
+            self._metrics.rejections.labels(refused.error.code).inc()
+            await self._refuse(socket, profile, refused.error, refused.close_code)
             return None
+        if isinstance(opened, ResumeRequest):
+            return await self._resume(socket, profile, opened)
+        return self._attach(socket, profile, opened)
 
     async def _open_before_accepting(
         self, socket: RealtimeSocket, profile: ConnectionProfile
-    ) -> Opened | None:
+    ) -> _Connected | None:
         # The slot is taken before the upgrade is accepted: a session is never announced and then
         # refused for want of room.
         try:
@@ -116,84 +147,129 @@ class OmniDuplexSessionHandler:
             return None
         try:
             await socket.accept()
-        except SocketGone:
-            await _close_quietly(handle, "session_created_undelivered")
+        except BaseException:
+            await asyncio.shield(_close_quietly(handle, "session_created_undelivered"))
             raise
-        return Opened(handle)
+        return self._attach(socket, profile, Opened(handle))
 
-    async def _refuse_handshake(
-        self, socket: RealtimeSocket, profile: ConnectionProfile, refused: HandshakeRefusedError
+    async def _resume(
+        self, socket: RealtimeSocket, profile: ConnectionProfile, request: ResumeRequest
+    ) -> _Connected | None:
+        try:
+            served, attachment = await self._resumer.resume(socket, request)
+        except RealtimeProtocolError as error:
+            await self._refuse(socket, profile, error, 1008)
+        except EventsLostError as lost:
+            await _tell(socket, lost.frame)
+            await socket.close(1000, "resync_required")
+        else:
+            return _Connected(served, attachment)
+        return None
+
+    async def _refuse(
+        self,
+        socket: RealtimeSocket,
+        profile: ConnectionProfile,
+        error: RealtimeProtocolError,
+        close_code: int,
     ) -> None:
-        error = refused.error
-        self._metrics.rejections.labels(error.code).inc()
-        await _tell(socket, profile, self._error(error))
-        await socket.close(refused.close_code, error.code)
+        await _tell(socket, msgspec.json.encode(profile.render(self._error(error))))
+        await socket.close(close_code, error.code)
 
-    async def _serve(
+    def _attach(
         self, socket: RealtimeSocket, profile: ConnectionProfile, opened: Opened
-    ) -> None:
-        observer = self._metrics.observer()
-        delivery = SessionDelivery(
-            opened.handle, profile, Attachment(1, socket), ids=self._ids, observer=observer
+    ) -> _Connected:
+        attachment = Attachment(socket, opened.handle.lease_generation)
+        served = ServedSession(
+            self._omni,
+            opened.handle,
+            profile,
+            attachment,
+            ids=self._ids,
+            observer=self._metrics.observer(),
         )
-        served = self._registry.create(delivery)
+        self._registry.add(served)
+        return _Connected(served, attachment, opened.first)
+
+    # A socket with a session
+
+    async def _serve(self, socket: RealtimeSocket, connected: _Connected) -> None:
+        served, attachment = connected.served, connected.attachment
         connection = RealtimeConnection(
             socket,
-            delivery,
+            served.delivery,
+            attachment,
             ids=self._ids,
-            observer=observer,
             max_frame_bytes=self._limits.max_frame_bytes,
             input_stall_timeout_s=self._limits.input_stall_timeout_s,
         )
-        reader = asyncio.create_task(self._read(connection, opened))
+        reader = asyncio.create_task(self._read(connection, served.handle, connected.first))
         try:
-            await asyncio.wait({reader, served.pump}, return_when=asyncio.FIRST_COMPLETED)
-            if not served.pump.done():
-                await self._end_after_reader(served, reader)
+            over: set[asyncio.Future[Any]] = {reader, attachment.ended}
+            await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
+            if reader.done() and served.delivery.serves(attachment):
+                departure = None if reader.cancelled() else reader.result()
+                await self._after_reader(served, attachment, departure)
+            elif not attachment.ended.done():
+                await attachment.ended
         finally:
             reader.cancel()
-            if not served.pump.done():
-                await _close_quietly(opened.handle, "transport_error")
-        self._report_pump(served)
+            served.lose(attachment)
 
-    async def _read(self, connection: RealtimeConnection, opened: Opened) -> None:
+    async def _read(
+        self,
+        connection: RealtimeConnection,
+        handle: DuplexSessionHandle,
+        first: RealtimeCommand | None,
+    ) -> _Departure:
+        """Read until the socket is done with; a silent one cancels this task."""
         reading = asyncio.current_task()
         assert reading is not None
-        watch = IdleWatch(lambda: _idle_timeout_s(opened.handle), reading.cancel)
+        watch = IdleWatch(lambda: _idle_timeout_s(handle), reading.cancel)
         try:
-            if opened.first is not None:
-                await connection.submit(opened.first)
+            if first is not None:
+                await connection.submit(first)
             await connection.read(watch.touch)
+        except SocketGone:
+            return _Departure.LEFT
+        except InputStalledError:
+            return _Departure.STALLED
+        except Exception:
+            _log.exception("connection of %s failed", handle.session_id)
+            return _Departure.FAILED
         finally:
             watch.stop()
 
-    async def _end_after_reader(self, served: ServedSession, reader: asyncio.Task[None]) -> None:
-        """The client left, went silent, sent faster than the engine takes, or we failed."""
+    async def _after_reader(
+        self, served: ServedSession, attachment: Attachment, departure: _Departure | None
+    ) -> None:
+        """The client left, sent faster than the engine takes, we failed, or it went silent."""
         delivery = served.delivery
-        reason = "disconnect" if delivery.announced else "session_created_undelivered"
-        fault = None if reader.cancelled() else reader.exception()
-        if isinstance(fault, InputStalledError):
-            await delivery.send_local(
-                self._error(RealtimeProtocolError("input_backpressure", "no room for more input"))
+        if departure is _Departure.LEFT:
+            served.lose(attachment)
+        elif departure is _Departure.STALLED:
+            await self._hang_up(
+                served, attachment, 1008, "input_backpressure", "no room for more input"
             )
-            await delivery.close_attachment(1008, "input_backpressure")
-        elif fault is not None and not isinstance(fault, SocketGone):
-            _log.error("connection of %s failed", served.handle.session_id, exc_info=fault)
-            reason = "transport_error"
-            await delivery.send_local(
-                self._error(
-                    RealtimeProtocolError("realtime_input_failed", "the connection layer failed")
-                )
-            )
+        elif departure is _Departure.FAILED:
+            error = RealtimeProtocolError("realtime_input_failed", "the connection layer failed")
+            await delivery.send_local(self._error(error), attachment)
             await delivery.close_attachment(1011, "internal_error")
-        await _close_quietly(served.handle, reason)
-        await asyncio.wait({served.pump}, timeout=_TERMINAL_DRAIN_S)
+            await served.close("transport_error")
+        elif delivery.survives_loss:
+            served.lose(attachment)
+            await attachment.close(1000, "idle_timeout")
+        else:
+            await served.close("disconnect")
+            await asyncio.wait({served.pump}, timeout=_TERMINAL_DRAIN_S)
 
-    def _report_pump(self, served: ServedSession) -> None:
-        if not served.pump.done():
-            served.pump.cancel()
-        elif not served.pump.cancelled() and (fault := served.pump.exception()):
-            _log.error("delivery to %s failed", served.handle.session_id, exc_info=fault)
+    async def _hang_up(
+        self, served: ServedSession, attachment: Attachment, code: int, reason: str, message: str
+    ) -> None:
+        error = self._error(RealtimeProtocolError(reason, message))
+        await served.delivery.send_local(error, attachment)
+        served.lose(attachment)
+        await attachment.close(code, reason)
 
     def _error(self, error: RealtimeProtocolError) -> ErrorEvent:
         return error_event(
@@ -211,9 +287,9 @@ def _idle_timeout_s(handle: DuplexSessionHandle) -> float:
     return float(value) if isinstance(value, int | float) else _DEFAULT_IDLE_S
 
 
-async def _tell(socket: RealtimeSocket, profile: ConnectionProfile, event: ErrorEvent) -> None:
+async def _tell(socket: RealtimeSocket, frame: bytes) -> None:
     try:
-        await socket.send(msgspec.json.encode(profile.render(event)).decode())
+        await socket.send(frame.decode())
     except SocketGone:
         return
 

@@ -37,12 +37,15 @@ class ConnectionProfile(ABC):
         lenient: what can no longer change, or names the model does not have, fail no command.
         waits_for_room: a client that sends too fast is not read instead of refused.
         model_must_be_known: an unknown ``model`` refuses the connection.
+        journals_from_the_start: a lost socket can be resumed; else only once the client has shown
+            that it might, with ``session.event_ack`` or a resume.
     """
 
     name: ClassVar[str]
     lenient: ClassVar[bool]
     waits_for_room: ClassVar[bool]
     model_must_be_known: ClassVar[bool]
+    journals_from_the_start: ClassVar[bool]
 
     @abstractmethod
     def opens_unasked(self, *, model: str | None, autostart: bool, resume: bool) -> bool:

@@ -18,6 +18,7 @@ class DuplexProfile(ConnectionProfile):
     lenient: ClassVar[bool] = False
     waits_for_room: ClassVar[bool] = False
     model_must_be_known: ClassVar[bool] = True
+    journals_from_the_start: ClassVar[bool] = True
 
     def opens_unasked(self, *, model: str | None, autostart: bool, resume: bool) -> bool:
         """With a model named and neither switch against it."""

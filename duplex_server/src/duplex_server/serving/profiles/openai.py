@@ -63,6 +63,7 @@ class OpenAIProfile(ConnectionProfile):
     lenient: ClassVar[bool] = True
     waits_for_room: ClassVar[bool] = True
     model_must_be_known: ClassVar[bool] = False
+    journals_from_the_start: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._choice = EventChoice()
