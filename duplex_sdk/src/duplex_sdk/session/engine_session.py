@@ -140,6 +140,11 @@ class DuplexEngineSession:
         return self._state.session_id
 
     @property
+    def state(self) -> SessionState:
+        """Its ledgers, for tests and simulators; whoever reads them changes nothing."""
+        return self._state
+
+    @property
     def closed(self) -> bool:
         """Whether the terminal event was emitted."""
         return self._state.phase is Phase.CLOSED
@@ -182,6 +187,11 @@ class DuplexEngineSession:
     def held_input_bytes(self) -> int:
         """Input bytes that only a commit, clear or cancel lets go of."""
         return self._state.input_bytes.total - self.moving_input_bytes
+
+    @property
+    def preroll_bytes(self) -> int:
+        """Of the held bytes, those of silence that may yet become the begin of an utterance."""
+        return self._flows.buffer.preroll_bytes
 
     @property
     def waiting_commands(self) -> int:

@@ -34,7 +34,7 @@ class Flows:
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        buffer = InputBuffer(state.model_state.audio_buffer, state.input_bytes, 0)
+        self.buffer = buffer = InputBuffer(state.model_state.audio_buffer, state.input_bytes, 0)
         self.appends = AppendQueue(
             state, buffer, accepted=self._append_accepted, failed=self._append_failed
         )

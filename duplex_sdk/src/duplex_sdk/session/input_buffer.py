@@ -60,6 +60,11 @@ class InputBuffer:
         """Bytes that wait in the buffer."""
         return self._buffer.pending_byte_count
 
+    @property
+    def preroll_bytes(self) -> int:
+        """Bytes of the silence in front of a coming utterance."""
+        return self._preroll_held.amount
+
     def has_pending(self) -> bool:
         """Whether anything waits in the buffer or is reserved out of it."""
         return self._buffer.has_pending() or self._buffer.has_reserved()

@@ -148,6 +148,10 @@ class PlaybackLedger:
             self._current_id = response_id
         return cursor
 
+    def cursors(self) -> tuple[tuple[str, PlaybackCursor], ...]:
+        """All cursors by response, oldest first."""
+        return tuple(self._cursors.items())
+
     def cursor(self, response_id: str) -> PlaybackCursor | None:
         """The cursor of a response, None when it was released or never known."""
         return self._cursors.get(response_id)

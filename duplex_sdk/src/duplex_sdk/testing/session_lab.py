@@ -21,12 +21,13 @@ from duplex_sdk.plugin import (
     DuplexModelPlugin,
     DuplexSessionConfig,
     DuplexSessionRuntimeConfig,
+    DuplexStageRequestContext,
     DuplexStageSubmission,
 )
 from duplex_sdk.protocol.duplex import AppendAudio, DuplexEvent, RealtimeCommand
 from duplex_sdk.session import DuplexEngineSession, OutputQueue, effects, inputs
 from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits
-from duplex_sdk.stage import LoadContext, StageSession, UnitRequest
+from duplex_sdk.stage import LoadContext, StageOutput, StageSession, UnitRequest
 from duplex_sdk.stage.host import StageHost
 from duplex_sdk.stage.model_class import load_model_class
 
@@ -64,6 +65,7 @@ class SessionLab:
         faults: performers that replace the usual ones, by effect type; they return the outcome,
             or None for an effect that hangs.
         reading: whether the client reads; while False events wait in the output queue.
+        watch: told of every step: its input and what it asked for, before that is carried out.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class SessionLab:
         self.aborted: list[effects.AbortRequests] = []
         self.faults: dict[type[Any], Callable[[Any], Any]] = {}
         self.reading = True
+        self.watch: Callable[[inputs.Input, tuple[effects.Effect, ...]], None] | None = None
         self.queue = OutputQueue(
             OutputLimits(
                 max_bytes=self.limits.max_pending_output_bytes_per_session,
@@ -220,7 +223,10 @@ class SessionLab:
         if len(self._mailbox) > 1:
             return
         while self._mailbox:
-            self._perform(self.session.handle(self._mailbox[0], self.now))
+            asked = self.session.handle(self._mailbox[0], self.now)
+            if self.watch is not None:
+                self.watch(self._mailbox[0], asked)
+            self._perform(asked)
             self._mailbox.popleft()
         if self.reading:
             self.read_all()
@@ -245,6 +251,17 @@ class SessionLab:
                 self._mailbox.append(outcome)
         if refused:
             self._mailbox.insert(1, inputs.OutputRefused(tuple(refused), limit))
+
+    def stage_output(self, context: DuplexStageRequestContext, **fields: Any) -> None:
+        """The last stage says something under a request, whatever the stage itself thinks."""
+        output = StageOutput(
+            session_id=context.session_id,
+            request_id=context.request_id,
+            epoch=context.fence.epoch,
+            turn_id=context.fence.turn_id,
+            **fields,
+        )
+        self.feed(inputs.StageOutputReceived(output, len(self.pipeline.stages) - 1))
 
     def carry_out(self, effect: effects.Effect) -> None:
         """Do now what a fault has kept back, and hand its outcome to the core."""
