@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .doctor import examine, examine_hooks
     from .hooks import HookFailure, LoadedHooks, load_hooks
     from .hookspecs import Authenticator, Observer, hookimpl, hookspec
+    from .other_environment import OtherEnvironment, read_environment
     from .report import Check, Report
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "InstalledPlugin",
     "LoadedHooks",
     "Observer",
+    "OtherEnvironment",
     "PluginList",
     "Report",
     "examine",
@@ -40,6 +42,7 @@ __all__ = [
     "installed",
     "load_hooks",
     "load_plugin",
+    "read_environment",
 ]
 
 _LAZY = {
@@ -48,12 +51,14 @@ _LAZY = {
     "HookFailure": "hooks",
     "LoadedHooks": "hooks",
     "Observer": "hookspecs",
+    "OtherEnvironment": "other_environment",
     "Report": "report",
     "examine": "doctor",
     "examine_hooks": "doctor",
     "hookimpl": "hookspecs",
     "hookspec": "hookspecs",
     "load_hooks": "hooks",
+    "read_environment": "other_environment",
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import yaml
 from duplex_sdk.errors import DuplexError
 from duplex_sdk.plugin import PluginOption
 
@@ -50,6 +51,7 @@ def _command(keys: Sequence[SettingKey]) -> Any:
             os.environ,
             config=config,
             given_options=_key_values(values.pop("plugin_option") or ()),
+            given_stages=_stage_values(values.pop("stage") or ()),
         )
         if print_config:
             _print_settings(resolved)
@@ -93,10 +95,16 @@ def _own_parameters() -> list[inspect.Parameter]:
         metavar="KEY=VALUE",
         help="an option of the plugin; @FILE instead of a value reads it from there",
     )
+    stage = typer.Option(
+        "--stage",
+        metavar="ID.KEY=VALUE",
+        help="a setting of one stage, such as talker.backend=process or talker.replicas=2",
+    )
     return [
         _keyword("config", Annotated[Path | None, config]),
         _keyword("print_config", Annotated[bool, show], default=False),
         _keyword("plugin_option", Annotated[list[str] | None, extra]),
+        _keyword("stage", Annotated[list[str] | None, stage]),
     ]
 
 
@@ -110,7 +118,10 @@ def _options_of_named_plugin(arguments: Sequence[str]) -> tuple[PluginOption, ..
     """The options of the plugin these arguments are about; none if that cannot be told yet."""
     try:
         return plugin_of(
-            _argument(arguments, "--plugin"), os.environ, config=_argument(arguments, "--config")
+            _argument(arguments, "--plugin"),
+            os.environ,
+            config=_argument(arguments, "--config"),
+            worker_python=_argument(arguments, "--worker-python"),
         ).options
     except DuplexError:
         # Serving reports it; ``--help`` must work without any plugin.
@@ -133,6 +144,20 @@ def _key_values(pairs: Sequence[str]) -> Mapping[str, str]:
         if not key or not separator:
             raise SettingsError(f"--plugin-option takes KEY=VALUE, not '{pair}'")
         values[key.replace("-", "_")] = _content(value) if value.startswith("@") else value
+    return values
+
+
+def _stage_values(pairs: Sequence[str]) -> Mapping[tuple[str, ...], Any]:
+    values = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        path = tuple(key.split("."))
+        if not separator or len(path) < 2 or not all(path):
+            raise SettingsError(f"--stage takes ID.KEY=VALUE, not '{pair}'")
+        try:
+            values[path] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise SettingsError(f"--stage {key}: {value!r} is no value") from error
     return values
 
 

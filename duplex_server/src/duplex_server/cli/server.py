@@ -16,8 +16,10 @@ import uvicorn
 from duplex_server.entrypoints import DuplexOmni
 from duplex_server.serving import DuplexApp, ServingOptions
 from duplex_server.settings import ResolvedSettings, ServerSettings, SettingsError
+from duplex_server.stages import StageSettingError
 
 from .listening_socket import bind_socket, listen_error, served_address
+from .loading import LoadingLog
 from .logs import configure_logs
 from .panel import print_panel
 
@@ -61,15 +63,26 @@ def serve_until_signal(resolved: ResolvedSettings) -> int:
 
 
 async def _serve(resolved: ResolvedSettings, listening: socket.socket) -> None:
-    omni = DuplexOmni(
-        resolved.spec, resolved.plugin_options, runtime_config=resolved.session_limits
-    )
+    omni = _make_omni(resolved)
     _log.info("starting plugin %s", resolved.spec.name)
     try:
         await omni.start()
         await _serve_engine(resolved, omni, listening)
     finally:
         await omni.stop()
+
+
+def _make_omni(resolved: ResolvedSettings) -> DuplexOmni:
+    try:
+        return DuplexOmni(
+            resolved.spec,
+            resolved.plugin_options,
+            runtime_config=resolved.session_limits,
+            progress=LoadingLog(),
+            deployment=resolved.deployment,
+        )
+    except StageSettingError as error:
+        raise SettingsError(f"{error}{resolved.blame(error.path)}", hint=error.hint) from error
 
 
 async def _serve_engine(

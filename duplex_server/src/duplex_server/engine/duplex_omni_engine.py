@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,6 +57,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
         clock: seconds; the only clock of the session layer.
         vad: where speech detection comes from.
         progress: called on the engine's thread with 0..1 and what is being loaded.
+        worker_python: interpreter of workers; None: the one that runs this.
         new_loop: makes the engine's loop; None: uvloop where it is installed.
     """
 
@@ -69,6 +71,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
         clock: Callable[[], float],
         vad: VadProvider | None = None,
         progress: Progress | None = None,
+        worker_python: Path | None = None,
         new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         self.plugin = plugin
@@ -84,6 +87,8 @@ class DuplexOmniEngine(AsyncOmniEngine):
                 native_period_ms=self.capabilities.chunk_period_ms if native else None,
                 stage_call_timeout_s=limits.stage_call_timeout_s,
                 max_waiting_bytes=limits.max_pending_stage_output_bytes_per_session,
+                plugin=plugin.plugin_id,
+                worker_python=worker_python,
                 new_loop=new_loop,
             ),
             progress=progress,

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duplex_server.runtime.crossing import Crossing
@@ -43,6 +44,8 @@ class EngineOptions:
         native_period_ms: unit period of a model that decides its own turns.
         stage_call_timeout_s: a call of a model that lasts longer counts as stuck.
         max_waiting_bytes: how much of one session may wait between stages.
+        plugin: its name, for the logs of its workers.
+        worker_python: interpreter of workers; None: the one that runs this.
         stop_grace_s: how long stages get to end.
         new_loop: makes the engine's loop; None: uvloop where it is installed.
     """
@@ -51,6 +54,8 @@ class EngineOptions:
     native_period_ms: float | None = None
     stage_call_timeout_s: float = 10.0
     max_waiting_bytes: int = 8 * 1024 * 1024
+    plugin: str = ""
+    worker_python: Path | None = None
     stop_grace_s: float = 2.0
     new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
@@ -191,6 +196,8 @@ class OmniEngineBase(ABC):
             output_rate=self.options.output_rate,
             native_period_ms=self.options.native_period_ms,
             stage_call_timeout_s=self.options.stage_call_timeout_s,
+            plugin=self.options.plugin,
+            worker_python=self.options.worker_python,
         )
         await start_pools(self._pools, self._progress)
         try:

@@ -14,7 +14,7 @@ from .model import ServerSettings, ServingSettings
 
 __all__ = ["SettingKey", "setting_keys"]
 
-_TOP_LEVEL = ("plugin", "session_mode", "chat_backend", "worker_python", "log_level")
+_TOP_LEVEL = ("plugin", "session_mode", "chat_backend", "device", "worker_python", "log_level")
 _SINGULAR = {"api_keys": "api_key", "allowed_origins": "allowed_origin"}
 
 
@@ -62,7 +62,8 @@ def setting_keys(options: Sequence[PluginOption] = ()) -> tuple[SettingKey, ...]
     return (*own[: -len(_RESERVED)], *_plugin(free))
 
 
-_RESERVED = tuple(SettingKey((name,), name) for name in ("config", "print_config", "plugin_option"))
+_OTHER_FLAGS = ("config", "print_config", "plugin_option", "stage")
+_RESERVED = tuple(SettingKey((name,), name) for name in _OTHER_FLAGS)
 
 
 def _top_level() -> tuple[SettingKey, ...]:

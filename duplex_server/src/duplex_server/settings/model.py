@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-__all__ = ["LogLevel", "ServerSettings", "ServingSettings"]
+__all__ = ["LogLevel", "ServerSettings", "ServingSettings", "StageSettings"]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 _HTTP_LIMIT = 16 * 1024 * 1024
@@ -65,6 +65,26 @@ class ServingSettings(_Section):
         return self
 
 
+class StageSettings(_Section):
+    """What a deployment changes about one stage; what is absent stays as the plugin has it."""
+
+    backend: str | None = None
+    device: str | None = Field(default=None, min_length=1)
+    replicas: int | None = Field(default=None, ge=1)
+    memory_bytes: int | None = Field(default=None, ge=0)
+    period_ms: int | None = Field(default=None, ge=1)
+    max_batch: int | None = Field(default=None, ge=1)
+    gather_ms: float | None = Field(default=None, ge=0)
+    options: dict[str, Any] | None = None
+    sampling: dict[str, Any] | None = None
+    vllm: dict[str, Any] | None = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What was said, by name."""
+        return self.model_dump(exclude_unset=True, exclude_none=True)
+
+
 class ServerSettings(_Section):
     """Everything ``duplex serve`` goes by; what is absent is the plugin's affair."""
 
@@ -77,9 +97,20 @@ class ServerSettings(_Section):
     chat_backend: Literal["engine", "session"] | None = Field(
         default=None, description="what answers /v1/chat/completions"
     )
-    stages: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    stages: dict[str, StageSettings] = Field(default_factory=dict)
+    device: str | None = Field(
+        default=None,
+        min_length=1,
+        description="where models run, such as cpu or cuda:0; default CUDA where it is, else cpu",
+    )
     serving: ServingSettings = Field(default_factory=ServingSettings)
     worker_python: Path | None = Field(
         default=None, description="interpreter of the environment that holds the model's runtime"
     )
     log_level: LogLevel = Field(default="info", description="how much is logged")
+
+    @field_validator("worker_python")
+    @classmethod
+    def _interpreter_keeps_its_link(cls, path: Path | None) -> Path | None:
+        # Where its link lies tells an interpreter which environment it belongs to.
+        return None if path is None else path.absolute()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from duplex_sdk.discovery import find, installed
+from collections.abc import Collection
+from pathlib import Path
+
+from duplex_sdk.discovery import OtherEnvironment, find, installed, read_environment
 from duplex_sdk.plugin import PluginSpec
 
 from .errors import SettingsError
@@ -13,8 +16,12 @@ _DEFAULT = "local"
 _NEVER_CHOSEN = "scripted"
 
 
-def chosen_plugin(name: object) -> PluginSpec:
+def chosen_plugin(name: object, worker_python: object = None) -> PluginSpec:
     """The descriptor of the plugin that was named, else of the obvious one.
+
+    Args:
+        name: what somebody said; None: nobody did.
+        worker_python: interpreter of the environment to look into; None: this one.
 
     Raises:
         SettingsError: the name is none, or nobody said which of several.
@@ -22,11 +29,21 @@ def chosen_plugin(name: object) -> PluginSpec:
     """
     if name is not None and (not isinstance(name, str) or not name):
         raise SettingsError("plugin: this is the name of a plugin")
-    return find(name if isinstance(name, str) else _obvious())
+    if worker_python is None:
+        return find(name if isinstance(name, str) else _obvious(installed().names))
+    other = _other_environment(worker_python)
+    return other.find(name if isinstance(name, str) else _obvious(other.names))
 
 
-def _obvious() -> str:
-    names = sorted(set(installed().names) - {_NEVER_CHOSEN})
+def _other_environment(python: object) -> OtherEnvironment:
+    if not isinstance(python, str | Path) or not str(python):
+        raise SettingsError("worker_python: this is the path of an interpreter")
+    # Not resolved: where its link lies tells an interpreter which environment it belongs to.
+    return read_environment(Path(python).absolute())
+
+
+def _obvious(installed_names: Collection[str]) -> str:
+    names = sorted(set(installed_names) - {_NEVER_CHOSEN})
     if _DEFAULT in names:
         return _DEFAULT
     if len(names) == 1:

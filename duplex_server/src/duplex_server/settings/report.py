@@ -28,6 +28,7 @@ def setting_lines(resolved: ResolvedSettings) -> Iterator[SettingLine]:
     yield _line(resolved, "plugin", settings.plugin)
     yield _line(resolved, "session_mode", settings.session_mode)
     yield _line(resolved, "chat_backend", settings.chat_backend)
+    yield _line(resolved, "device", settings.device)
     yield _line(resolved, "worker_python", settings.worker_python)
     yield _line(resolved, "log_level", settings.log_level)
     for name in type(settings.serving).model_fields:
@@ -38,7 +39,7 @@ def setting_lines(resolved: ResolvedSettings) -> Iterator[SettingLine]:
     for name, value in resolved.plugin_options.items():
         yield _line(resolved, f"plugin_options.{name}", value)
     for stage, changes in settings.stages.items():
-        for name, value in changes.items():
+        for name, value in changes.changes.items():
             yield _line(resolved, f"stages.{stage}.{name}", value)
 
 

@@ -15,6 +15,8 @@ from duplex_sdk.plugin import (
 )
 from pydantic import ValidationError
 
+from duplex_server.stages import Deployment
+
 from .errors import SettingsError
 from .file import read_settings_file
 from .keys import SettingKey, setting_keys
@@ -53,6 +55,19 @@ class ResolvedSettings:
     session_limits: DuplexSessionRuntimeConfig
     origins: dict[str, Origin]
 
+    @property
+    def deployment(self) -> Deployment:
+        """What the settings change about the plugin's stages."""
+        return Deployment(
+            stages={name: stage.changes for name, stage in self.settings.stages.items()},
+            device=self.settings.device,
+            worker_python=self.settings.worker_python,
+        )
+
+    def blame(self, path: str) -> str:
+        """Where the value at a path came from, as words to put behind a message; may be empty."""
+        return _from(self.origins, path)
+
 
 def resolve_settings(
     flags: Mapping[str, Any],
@@ -60,6 +75,7 @@ def resolve_settings(
     *,
     config: Path | None = None,
     given_options: Mapping[str, Any] | None = None,
+    given_stages: Mapping[tuple[str, ...], Any] | None = None,
 ) -> ResolvedSettings:
     """Bring the sources together.
 
@@ -68,6 +84,7 @@ def resolve_settings(
         environment: of the process.
         config: the settings file; None takes ``./duplex.yaml`` when there is one.
         given_options: plugin options given as key and value.
+        given_stages: settings of stages by their path, such as ``("talker", "backend")``.
 
     Raises:
         SettingsError: a setting that cannot be, with its path.
@@ -75,7 +92,9 @@ def resolve_settings(
     """
     tree, origins = _read_file(config)
     _lay_over(tree, origins, setting_keys(), flags, environment)
-    spec = chosen_plugin(tree.get("plugin"))
+    for path, value in (given_stages or {}).items():
+        _set(tree, origins, ("stages", *path), value, "--stage")
+    spec = chosen_plugin(tree.get("plugin"), tree.get("worker_python"))
     tree["plugin"] = spec.name
     options_tree = _section(tree, "plugin_options")
     option_keys = [key for key in setting_keys(spec.options) if key.path[0] == "plugin_options"]
@@ -95,15 +114,24 @@ def resolve_settings(
 
 
 def plugin_of(
-    flag: str | None, environment: Mapping[str, str], *, config: str | None = None
+    flag: str | None,
+    environment: Mapping[str, str],
+    *,
+    config: str | None = None,
+    worker_python: str | None = None,
 ) -> PluginSpec:
     """The descriptor of the plugin that would be served, before anything else is known.
+
+    ``flag`` and ``worker_python`` are what the command line says of plugin and interpreter.
 
     Raises:
         DuplexError: nobody can say, or it cannot be served.
     """
     tree, _ = _read_file(Path(config) if config is not None else None)
-    return chosen_plugin(flag or environment.get("DUPLEX_PLUGIN") or tree.get("plugin"))
+    return chosen_plugin(
+        flag or environment.get("DUPLEX_PLUGIN") or tree.get("plugin"),
+        worker_python or environment.get("DUPLEX_WORKER_PYTHON") or tree.get("worker_python"),
+    )
 
 
 def _plugin_options(spec: PluginSpec, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,12 +162,17 @@ def _lay_over(
         found = _given(key, flags, environment)
         if found is None:
             continue
-        value, words = found
-        section = tree
-        for name in key.path[:-1]:
-            section = _section(section, name)
-        section[key.path[-1]] = value
-        origins[".".join(key.path)] = Origin(words)
+        _set(tree, origins, key.path, *found)
+
+
+def _set(
+    tree: dict[str, Any], origins: dict[str, Origin], path: Leaf, value: Any, words: str
+) -> None:
+    section = tree
+    for name in path[:-1]:
+        section = _section(section, name)
+    section[path[-1]] = value
+    origins[".".join(path)] = Origin(words)
 
 
 def _given(

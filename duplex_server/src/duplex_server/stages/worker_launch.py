@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import shutil
 import socket
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from duplex_sdk.stage import StageLoadError
 from duplex_sdk.stage.worker import SECRET_VARIABLE
+from duplex_sdk.stage.worker.interpreter import environment_for
 
 from .worker_channel import ChannelOwner, WorkerChannel
 from .worker_process import WorkerProcess
@@ -25,9 +25,6 @@ __all__ = ["LaunchedWorker", "launch_worker"]
 
 START_TIMEOUT_S = 60.0
 """A worker that has not called by then will not; importing the SDK takes a second at most."""
-
-# They say where another interpreter finds its libraries, and would mix the two environments.
-_OF_THIS_INTERPRETER = ("PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE", "__PYVENV_LAUNCHER__")
 
 
 @dataclass(slots=True)
@@ -106,7 +103,7 @@ def _start(
     secret = secrets.token_urlsafe(32)
     process = WorkerProcess(
         _command(address, python),
-        _environment(python, secret),
+        {**environment_for(python), SECRET_VARIABLE: secret, "PYTHONUNBUFFERED": "1"},
         name=name,
         on_line=on_line,
         on_exit=on_exit,
@@ -129,14 +126,6 @@ def _command(address: str, python: Path | None) -> list[str]:
         level,
         "--dies-with-parent",
     ]
-
-
-def _environment(python: Path | None, secret: str) -> dict[str, str]:
-    environment = dict(os.environ)
-    if python is not None:
-        for name in _OF_THIS_INTERPRETER:
-            environment.pop(name, None)
-    return {**environment, SECRET_VARIABLE: secret, "PYTHONUNBUFFERED": "1"}
 
 
 async def _called(worker: LaunchedWorker, listening: socket.socket, name: str) -> socket.socket:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from duplex_sdk.stage import Json
 
     from duplex_server.runtime.vad import VadProvider
+    from duplex_server.stages import Deployment
 
 __all__ = ["Harness", "RunningServer"]
 
@@ -56,11 +57,18 @@ class Harness:
         limits: DuplexSessionRuntimeConfig | None = None,
         ids: IdSource | None = None,
         vad: VadProvider | None = None,
+        deployment: Deployment | None = None,
         new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> AsyncIterator[DuplexOmni]:
         """A started engine in this process; the arguments are those of ``DuplexOmni``."""
         omni = DuplexOmni(
-            plugin, options, runtime_config=limits, ids=ids, vad=vad, new_loop=new_loop
+            plugin,
+            options,
+            runtime_config=limits,
+            ids=ids,
+            vad=vad,
+            deployment=deployment,
+            new_loop=new_loop,
         )
         async with omni:
             yield omni

@@ -62,6 +62,9 @@ class OutputCheck:
         if len(audio.data) % SAMPLE_BYTES:
             raise OutputFaultError("audio must be whole float32 samples")
         samples = audio.numpy()
+        # A sum of squares is finite only if every sample is; asking each takes three times as long.
+        if math.isfinite(samples.dot(samples)):
+            return audio
         sane = np.isfinite(samples)
         if sane.all():
             return audio
