@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from duplex_sdk.errors import DuplexError
 from duplex_server.settings import SettingsError, plugin_of, resolve_settings
 from duplex_server.settings.report import setting_lines
 
@@ -108,10 +109,13 @@ def test_plugin_is_known_before_the_other_settings(write_file):
         ("duplex_session: {max_sessions: -1}", "duplex_session.max_sessions"),
         ("duplex_session: {overflow_policy: shrug}", "duplex_session.overflow_policy"),
         ("session_mode: both", "session_mode"),
+        ("stages: {a: {replicas: 0}}", "stages.a.replicas"),
+        ("stages: {a: {backends: [inline]}}", "stages.a.backends"),
+        ("stages: {a: 3}", "stages.a"),
+        ("stages: 3", "stages"),
         ("plugin_options: {no_such: 1}", "no_such"),
         ("colour: blue", "colour"),
         ("serving: 3", "serving"),
-        ("stages: {ears: {replicas: 2}}", "stages"),
         ("chat_backend: session", "chat_backend"),
         ("- a list", "no settings"),
         ("serving: {port: [", "not YAML"),
@@ -131,6 +135,32 @@ def test_error_says_where_the_value_came_from():
 def test_missing_file_is_one_sentence(tmp_path):
     with pytest.raises(SettingsError, match="cannot read the settings file"):
         resolve_settings(SCRIPTED, {}, config=tmp_path / "none.yaml")
+
+
+def test_stages_come_from_file_and_flag_and_become_a_deployment(write_file):
+    config = write_file(
+        "plugin: scripted\ndevice: cuda:1\n"
+        "stages: {scripted: {backend: process, replicas: 3, options: {a: 1}}}\n"
+    )
+    given = {("scripted", "replicas"): 2, ("scripted", "options", "b"): "x"}
+    resolved = resolve_settings({}, {}, config=config, given_stages=given)
+    deployment = resolved.deployment
+    assert deployment.stages == {
+        "scripted": {"backend": "process", "replicas": 2, "options": {"a": 1, "b": "x"}}
+    }
+    assert deployment.device == "cuda:1"
+    assert deployment.worker_python is None
+    lines = {line.path: line for line in setting_lines(resolved)}
+    assert lines["stages.scripted.replicas"].origin == "--stage"
+    assert lines["stages.scripted.backend"].origin == str(config)
+    assert resolve_settings({"device": "cpu"}, {}, config=config).deployment.device == "cpu"
+
+
+def test_an_interpreter_that_cannot_tell_its_plugins_is_named():
+    with pytest.raises(DuplexError, match=r"worker_python: /no/such/python does not run"):
+        resolve_settings(SCRIPTED, {"DUPLEX_WORKER_PYTHON": "/no/such/python"})
+    with pytest.raises(DuplexError, match="/bin/false cannot tell"):
+        plugin_of("scripted", {}, worker_python="/bin/false")
 
 
 def test_report_shows_origins_and_no_secret():

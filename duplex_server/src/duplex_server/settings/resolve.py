@@ -220,9 +220,8 @@ def _checked(tree: Mapping[str, Any], origins: Mapping[str, Origin]) -> ServerSe
 
 def _refuse_what_has_no_effect(settings: ServerSettings) -> None:
     # A setting must not look active when nothing goes by it yet.
-    for name in ("chat_backend", "stages", "worker_python"):
-        if getattr(settings, name):
-            raise SettingsError(f"{name}: this version has nothing that goes by it; leave it out")
+    if settings.chat_backend:
+        raise SettingsError("chat_backend: this version has nothing that goes by it; leave it out")
 
 
 def _from(origins: Mapping[str, Origin], path: str) -> str:
