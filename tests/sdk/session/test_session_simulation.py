@@ -11,14 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-)
-
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.protocol.duplex import (
     AckPlayback,
@@ -45,6 +37,13 @@ from duplex_sdk.stage import StageError
 from duplex_sdk.testing.invariants import SessionWatch
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import SessionLab, tone
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+)
 
 EXAMPLES = int(os.environ.get("DUPLEX_SIMULATE", "0"))
 

@@ -22,8 +22,7 @@ __all__ = ["ContinuationFlow"]
 class ContinuationFlow:
     """Keeps one session's model supplied with input.
 
-    It looks at the session after every step: what made a unit wanted must still hold when its time
-    comes.
+    What made a unit wanted must still hold when its time comes; it is looked at after every step.
 
     Args:
         state: the session.
@@ -76,20 +75,26 @@ class ContinuationFlow:
     @property
     def awaited(self) -> bool:
         """Whether an answer is awaited that no response was opened for yet."""
-        return self._state.response is None and self._scheduler.owner == self._owner()
+        if self._scheduler.owner is None or self._state.response is not None:
+            return False
+        return self._is_current()
 
     def look(self) -> None:
-        """See whether what was wanted still is, and whether it is due."""
-        scheduler = self._scheduler
-        if scheduler.owner is None:
+        """See whether a unit is due and still wanted."""
+        state, scheduler = self._state, self._scheduler
+        deadline = scheduler.deadline
+        if deadline is None or state.now < deadline or not self._appends.idle or not state.open:
             return
         self._adopt()
-        if scheduler.owner != self._owner() or self._epoch != self._state.epoch:
+        due = scheduler.take_due(state.now) if self._is_current() else None
+        if due is None:
             scheduler.clear()
-        elif self._appends.idle and self._state.open:
-            due = scheduler.take_due(self._state.now)
-            if due is not None:
-                self._appends.push(self._unit(due))
+        else:
+            self._appends.push(self._unit(due))
+
+    def _is_current(self) -> bool:
+        """Whether neither the response, the turn nor the epoch has changed since."""
+        return self._epoch == self._state.epoch and self._scheduler.owner == self._owner()
 
     def _owner(self) -> str:
         response = self._state.response

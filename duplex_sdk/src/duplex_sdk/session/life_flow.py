@@ -97,18 +97,18 @@ class LifeFlow:
 
     def arm(self) -> None:
         """One timer per session; one that fires early is armed again, so it never moves back."""
-        state = self._state
-        candidates = [
-            state.lease.next_deadline(),
+        deadline = self._state.lease.next_deadline()
+        for at in (
             self._flows.closing.deadline,
             self._held_start_until(),
             self._flows.continuations.deadline,
             self._notice_at,
-        ]
-        deadline = min((at for at in candidates if at is not None), default=None)
+        ):
+            if at is not None and (deadline is None or at < deadline):
+                deadline = at
         if deadline is not None and (self._armed is None or deadline < self._armed):
             self._armed = deadline
-            state.do(WakeAt(deadline))
+            self._state.do(WakeAt(deadline))
 
     def _tell_expiring(self) -> None:
         """Once, a while before the session has lasted as long as its model can."""
