@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -19,7 +20,9 @@ FULL_SCALE = 32768.0
 
 def pcm16_to_float(data: bytes) -> NDArray[float32]:
     """Little-endian int16 as float32 in -1..1. ``data`` holds whole samples."""
-    return numpy.frombuffer(data, dtype="<i2").astype(numpy.float32) / numpy.float32(FULL_SCALE)
+    samples = numpy.frombuffer(data, dtype="<i2").astype(numpy.float32)
+    samples *= numpy.float32(1 / FULL_SCALE)
+    return samples
 
 
 def float_to_pcm16(samples: NDArray[Any]) -> bytes:
@@ -30,15 +33,20 @@ def float_to_pcm16(samples: NDArray[Any]) -> bytes:
 def to_int16(samples: NDArray[Any]) -> NDArray[numpy.int16]:
     """Float samples as int16: rounded, saturated, NaN as silence."""
     clean, _ = without_nan(samples)
-    scaled = numpy.rint(clean * FULL_SCALE)
-    return numpy.clip(scaled, -32768, 32767).astype("<i2")
+    scaled = clean * FULL_SCALE
+    # In place: an array per pass made this half as dear again.
+    numpy.rint(scaled, out=scaled)
+    scaled.clip(-32768.0, 32767.0, out=scaled)
+    return scaled.astype("<i2")
 
 
 def without_nan(samples: NDArray[Any]) -> tuple[NDArray[Any], int]:
     """The samples with each NaN made silence, and how many there were."""
+    # A sum of squares is NaN exactly when a sample is, and takes a third of looking at each.
+    if not math.isnan(samples.dot(samples)):
+        return samples, 0
     nan = numpy.isnan(samples)
-    count = int(numpy.count_nonzero(nan))
-    return (numpy.where(nan, 0, samples), count) if count else (samples, 0)
+    return numpy.where(nan, 0, samples), int(numpy.count_nonzero(nan))
 
 
 def nan_count(chunk: PcmChunk) -> int:

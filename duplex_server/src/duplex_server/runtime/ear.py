@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
-from duplex_sdk.audio import BadAudioError, InputDecoder, PcmChunk, StreamResampler
+from duplex_sdk.audio import BadAudioError, InputDecoder, PcmChunk, StreamResampler, rms
 from duplex_sdk.session.inputs import (
     AudioDecoded,
     Fault,
@@ -157,21 +157,20 @@ class SessionEar:
         return self._clock_samples * VAD_RATE // self._model_rate
 
     def _listen(self, chunk: PcmChunk, *, listen: bool) -> tuple[SpeechVerdict, Fault | None]:
-        samples = chunk.numpy()
-        rms = float(np.sqrt(np.mean(np.square(samples, dtype=np.float64))))
+        loudness = rms(chunk)
         if self._listener is None:
-            return SpeechVerdict(rms=rms), None
+            return SpeechVerdict(rms=loudness), None
         if not listen:
             # Audio goes by unheard: what comes next is not its continuation.
             self._listener.reset(self._vad_clock())
-            return SpeechVerdict(rms=rms), None
+            return SpeechVerdict(rms=loudness), None
         try:
-            return self._listener.hear(chunk, rms), None
+            return self._listener.hear(chunk, loudness), None
         except Exception as error:
             # Whatever a runtime raises, the session goes on without a detector.
             _logger.exception("voice activity detection failed; it is off for this session")
             self._listener = None
-            return SpeechVerdict(rms=rms), _unavailable(error)
+            return SpeechVerdict(rms=loudness), _unavailable(error)
 
     def _processed(self, chunk: PcmChunk) -> PcmChunk:
         if self._processor is None:
