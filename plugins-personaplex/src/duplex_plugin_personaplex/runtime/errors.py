@@ -1,0 +1,11 @@
+"""What can be wrong with a checkpoint."""
+
+from __future__ import annotations
+
+from duplex_sdk.stage import StageLoadError
+
+__all__ = ["CheckpointError"]
+
+
+class CheckpointError(StageLoadError):
+    """A checkpoint that cannot be served; the message names the file and the tensor."""

@@ -1,0 +1,185 @@
+"""The stage: hears a frame of each caller, says a frame to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import torch
+from duplex_sdk.audio import PcmChunk
+from duplex_sdk.stage import (
+    LoadContext,
+    StageInfo,
+    StageLoadError,
+    StageModel,
+    StageOutput,
+    StageSession,
+    StageUnit,
+)
+from moshi.utils.compile import no_compile
+
+from duplex_plugin_personaplex.figures import FRAME_SAMPLES, RATE
+
+from .codec import BatchCodec
+from .loading import load_model, plan_load
+from .memory import gigabytes
+from .pieces import PieceReader, TextTokens
+from .sessions import Caller, Prompter, row_sampling
+from .source import find_checkpoint
+from .stepper import FrameStepper
+from .voice_bank import VoiceBank
+
+__all__ = ["FrameStage"]
+
+_WARM_UP_FRAMES = 4
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+_Unit = StageUnit[Caller]
+
+
+class FrameStage(StageModel[Caller]):
+    """PersonaPlex for as many callers as there are slots, on one copy of the weights."""
+
+    def load(self, context: LoadContext) -> StageInfo:
+        """Check and load the checkpoint, then make room for the callers.
+
+        Raises:
+            StageLoadError: no checkpoint, a damaged one, or too little memory.
+        """
+        options = context.options
+        device = _device(context.device)
+        self._settings = ExitStack()
+        if device.type != "cuda":
+            # moshi would compile some kernels: seconds of waiting that a CPU does not win back.
+            self._settings.enter_context(no_compile())
+        slots = int(options["slots"])
+        files = find_checkpoint(options["checkpoint"])
+        plan = plan_load(files, device=device, dtype=_dtype(options["dtype"], device), slots=slots)
+        context.progress(0.0, f"needs {gigabytes(plan.memory_bytes)} on {device}")
+        loaded = load_model(plan, context.progress)
+        tokens = TextTokens(files.text, loaded.sizes.text_card)
+        own = options.get("voice_dir")
+        voices = VoiceBank(files.voices, Path(own) if own else None, dim=loaded.sizes.dim)
+        self._active = torch.zeros(slots, dtype=torch.bool, device=device)
+        self._codec = BatchCodec(loaded.mimi, slots, self._active)
+        self._stepper = FrameStepper(loaded.lm, slots, self._active)
+        self._tokens = tokens
+        self._prompter = Prompter(
+            codec=self._codec,
+            stepper=self._stepper,
+            voices=voices,
+            tokens=tokens,
+            sizes=loaded.sizes,
+            slice_frames=int(options["prefill_frames"]),
+        )
+        self._heard = torch.zeros(slots, FRAME_SAMPLES)
+        if device.type == "cuda":
+            self._heard = self._heard.pin_memory()
+        self._free = list(reversed(range(slots)))
+        self._warm_up(device)
+        return StageInfo(str(device), plan.memory_bytes, slots)
+
+    def open(self, session: StageSession) -> Caller:
+        """Take a row; its prompt is worked off by ``prefill``."""
+        if not self._free:
+            raise RuntimeError("all slots are taken")
+        row = self._free.pop()
+        self._codec.reset(row)
+        self._stepper.reset(row)
+        self._stepper.set_sampling(row, row_sampling(session.sampling, session.seed))
+        return Caller(row, PieceReader(self._tokens), self._prompter.slices(row, session))
+
+    def prefill(self, state: Caller, now: float) -> float | None:
+        """One slice of the prompt."""
+        if state.getting_ready is not None and next(state.getting_ready, self) is self:
+            state.getting_ready = None
+        return None if state.getting_ready is None else 0.0
+
+    def step(self, units: Sequence[_Unit], now: float) -> Iterable[StageOutput]:
+        """One frame of every caller that has one ready."""
+        ready = [unit for unit in units if _is_frame(unit)]
+        outputs = [_refused(unit) for unit in units if not _is_frame(unit) and unit.prompt.audio]
+        if not ready:
+            return outputs
+        rows = self._gather(ready)
+        codes = self._codec.encode(self._heard.to(self._active.device, non_blocking=True))
+        spoken = self._stepper.step(codes)
+        audio = self._codec.decode(spoken.codes)
+        tokens = torch.cat([spoken.text[:, None], spoken.codes], dim=1).tolist()
+        sound = audio.float().cpu().numpy()
+        outputs += [
+            unit.output(
+                audio=PcmChunk(sound[row].tobytes(), RATE),
+                text=unit.state.text.read(tokens[row][0]) or None,
+                token_ids=tuple(tokens[row]),
+            )
+            for unit, row in zip(ready, rows, strict=True)
+        ]
+        return outputs
+
+    def update(self, state: Caller, session: StageSession) -> None:
+        """Only sampling can change."""
+        self._stepper.set_sampling(state.row, row_sampling(session.sampling, session.seed))
+
+    def close(self, state: Caller) -> None:
+        """Give the row back."""
+        self._free.append(state.row)
+
+    def unload(self) -> None:
+        """Let go of the models."""
+        self._stepper.close()
+        self._codec.close()
+        self._settings.close()
+        del self._stepper, self._codec, self._prompter
+
+    def _gather(self, units: Sequence[_Unit]) -> list[int]:
+        """Lay the callers' frames into the batch and name their rows as active."""
+        rows = [unit.state.row for unit in units]
+        heard = self._heard.numpy()
+        heard.fill(0.0)
+        for unit, row in zip(units, rows, strict=True):
+            assert unit.prompt.audio is not None
+            heard[row] = unit.prompt.audio.numpy()
+        if not np.isfinite(heard).all():
+            # One value that is no number would stay in a caller's window for minutes.
+            np.nan_to_num(heard, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+        mask = torch.zeros(len(self._active), dtype=torch.bool)
+        mask[rows] = True
+        self._active.copy_(mask)
+        return rows
+
+    def _warm_up(self, device: torch.device) -> None:
+        """Steps without callers: kernels are chosen and graphs captured before anybody waits."""
+        silence = self._heard.to(device)
+        for _ in range(_WARM_UP_FRAMES):
+            self._codec.decode(self._stepper.step(self._codec.encode(silence)).codes)
+
+
+def _is_frame(unit: _Unit) -> bool:
+    audio = unit.prompt.audio
+    return audio is not None and audio.count == FRAME_SAMPLES
+
+
+def _refused(unit: _Unit) -> StageOutput:
+    return unit.failed("runtime_append_failed", f"a unit must have {FRAME_SAMPLES} samples")
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise StageLoadError(f"there is no device {name!r}: {error}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise StageLoadError(
+            f"{name} was asked for, but this PyTorch finds no CUDA device",
+            hint="check the driver and that PyTorch was installed with CUDA",
+        )
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return _DTYPES[name]
