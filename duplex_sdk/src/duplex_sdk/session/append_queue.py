@@ -108,6 +108,8 @@ class AppendQueue:
         self._queue: deque[Append] = deque()
         self._current: Append | None = None
         self._called_off: dict[int, str] = {}
+        self._context: DuplexStageRequestContext | None = None
+        self._context_key = (0, 0, 0)
 
     @property
     def idle(self) -> bool:
@@ -143,37 +145,43 @@ class AppendQueue:
 
     def _plan(self, append: Append) -> None:
         state = self._state
-        fence = state.fence
-        turn = None if state.capabilities.supports_core_resumable_request else state.turn_id
-        request_id = stage_request_id(fence, stage_role(0, turn))
-        append.numbers = state.sequence.prepare(fence)
+        append.context = context = self.context()
+        append.numbers = state.sequence.prepare(context.fence)
         append.op = state.next_op()
-        append.context = self.context(request_id)
         self._current = append
         state.lease.begin_operation(f"append-{append.op}")
-        self._register(append.context)
+        self._register(context)
         state.do(
             PlanAppend(
                 append.op,
                 AppendRequest(
-                    fence=fence,
-                    request_id=request_id,
+                    fence=context.fence,
+                    request_id=context.request_id,
                     seq=append.numbers.seq,
                     turn_seq=append.numbers.turn_seq,
                     unit=append.piece,
                     session=state.view(without=append.turn_items),
-                    sampling=append.context.sampling_params,
+                    sampling=context.sampling_params,
                 ),
             )
         )
 
-    def context(self, request_id: str) -> DuplexStageRequestContext:
-        """A stage request as it would be registered now."""
+    def context(self) -> DuplexStageRequestContext:
+        """A stage request as it would be registered now; the same one while nothing changes."""
         state = self._state
+        key = (state.epoch, state.turn_id, state.config_generation)
+        if self._context is None or self._context_key != key:
+            self._context, self._context_key = self._new_context(), key
+        return self._context
+
+    def _new_context(self) -> DuplexStageRequestContext:
+        state = self._state
+        fence = state.fence
+        turn = None if state.capabilities.supports_core_resumable_request else state.turn_id
         return DuplexStageRequestContext(
-            request_id=request_id,
+            request_id=stage_request_id(fence, stage_role(0, turn)),
             session_id=state.session_id,
-            fence=state.fence,
+            fence=fence,
             stage_id=0,
             final_stage_id=len(state.pipeline.stages) - 1,
             config_generation=state.config_generation,

@@ -102,6 +102,8 @@ class InputBuffer:
         units = []
         while first is not None:
             units.append(self._taken(first))
+            if not self._buffer.has_pending():
+                break
             first = self._buffer.prepare_append(
                 AppendPiece(), operation_id=self._operation(), allow_emit=emit
             )

@@ -149,10 +149,10 @@ class Intake:
         audio: PcmChunk | None,
         speech: bool,
     ) -> OverlapDecisionResult | None:
-        if not self.response_in_progress:
-            return None
         state = self._state
         config, capabilities, hints = state.config, state.capabilities, command.hints
+        if self._streams_on(command) or not self.response_in_progress:
+            return None
         snapshot = OverlapSnapshot(
             policy=config.overlap_policy,
             supports_barge_in=capabilities.supports_barge_in,
@@ -171,6 +171,14 @@ class Intake:
             frames_alone_allowed="audio" not in capabilities.required_input_modalities,
         )
         return decide_overlap(snapshot) if overlap_applies(snapshot) else None
+
+    def _streams_on(self, command: AppendAudio) -> bool:
+        """The usual case of a session that answers unasked, told without a snapshot."""
+        state = self._state
+        listens = state.config.overlap_policy == "listen_only"
+        hints = command.hints
+        hinted = hints.overlap_action is not None or hints.force_barge_in or hints.force_listen
+        return state.auto_responds and listens and not hinted
 
     @staticmethod
     def _spoken_ms(command: AppendAudio, verdict: SpeechVerdict, audio: PcmChunk | None) -> int:

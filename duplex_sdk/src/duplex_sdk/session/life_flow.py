@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from duplex_sdk.plugin import stage_request_id, stage_role
 from duplex_sdk.protocol.duplex import DuplexRawEvent, SessionCreated, SessionUpdated
 
 from .effects import AnswerControl, RegisterRequest, WakeAt
@@ -38,6 +37,7 @@ class LifeFlow:
         self._state = state
         self._flows = flows
         self._armed: float | None = None
+        self._lease_moved = False
         self._notice_at = _notice_at(state)
 
     def started(self, item: Started) -> None:
@@ -49,8 +49,7 @@ class LifeFlow:
         if state.config.initial_user_text:
             parts = [{"type": "text", "text": state.config.initial_user_text}]
             state.history.add_message(state.ids.item(), "user", parts)
-        turn = None if state.capabilities.supports_core_resumable_request else state.turn_id
-        context = self._flows.appends.context(stage_request_id(state.fence, stage_role(0, turn)))
+        context = self._flows.appends.context()
         state.requests.register(context.request_id, 0, state.config_generation)
         state.do(RegisterRequest(context))
         if state.config.turn_detection is not None:
@@ -83,6 +82,7 @@ class LifeFlow:
 
     def _lease(self, control_id: str, operate: Callable[[Any, float], Any]) -> None:
         state = self._state
+        self._lease_moved = True
         fault = None
         try:
             operate(state.lease, state.now)
@@ -97,7 +97,11 @@ class LifeFlow:
 
     def arm(self) -> None:
         """One timer per session; one that fires early is armed again, so it never moves back."""
-        deadline = self._state.lease.next_deadline()
+        # Interest only puts the lease's end off: until the timer fires it need not be asked again.
+        deadline = None
+        if self._armed is None or self._lease_moved:
+            self._lease_moved = False
+            deadline = self._state.lease.next_deadline()
         for at in (
             self._flows.closing.deadline,
             self._held_start_until(),
