@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -176,6 +177,12 @@ def test_a_frame_that_holds_no_message_ends_the_stream(payload: bytes) -> None:
     reader: FrameReader[Any] = FrameReader(ToWorker)
     with pytest.raises(FrameError, match="no message"):
         read(reader, struct.pack("<I", len(payload)) + payload, [100])
+
+
+def test_a_read_only_mapping_arrives_as_a_dict() -> None:
+    config = MappingProxyType({"voice": MappingProxyType({"id": "a"})})
+    (arrived,) = read(FrameReader(ToWorker), written(Open(StageSession("s", config))), [1000])
+    assert arrived.session.config == {"voice": {"id": "a"}}
 
 
 def test_a_message_that_cannot_be_written_leaves_the_others_whole() -> None:

@@ -21,7 +21,13 @@ from duplex_sdk.stage import (
     UnitRequest,
 )
 from duplex_sdk.stage.host import StepReport
-from duplex_server.stages import ReplicaSink, StageListener, StagePool, StageReplica
+from duplex_server.stages import (
+    ReplicaSink,
+    RestartPolicy,
+    StageListener,
+    StagePool,
+    StageReplica,
+)
 from duplex_server.stages.inline_replica import HostSettings
 from duplex_server.stages.loop_replica import LoopReplica
 from duplex_server.stages.thread_replica import ThreadReplica
@@ -157,7 +163,7 @@ class Shop:
             return ThreadReplica(settings, sink, call_timeout_s=call_timeout_s, name="echo")
 
         config = StageConfig("echo", model="unused:Echo", replicas=replicas)
-        pool = StagePool(0, config, self.heard, make_replica=make, backoff_s=(0.01,))
+        pool = StagePool(0, config, self.heard, make_replica=make, restart=RestartPolicy((0.01,)))
         self.pools.append(pool)
         return pool
 

@@ -15,7 +15,13 @@ import pytest
 from duplex_sdk.audio import PcmChunk
 from duplex_sdk.stage import StageConfig, StageLoadError, StagePrompt, StageSession, UnitRequest
 from duplex_sdk.stage.worker import Load
-from duplex_server.stages import ReplicaSink, StageCallError, StagePool, StageReplica
+from duplex_server.stages import (
+    ReplicaSink,
+    RestartPolicy,
+    StageCallError,
+    StagePool,
+    StageReplica,
+)
 from duplex_server.stages.process_replica import ProcessReplica, WorkerSettings
 
 MODELS = Path(__file__).parents[2] / "worker_models"
@@ -61,7 +67,6 @@ class Yard:
         call_timeout_s: float = 10.0,
         beat_s: float = 0.1,
         python: Path | None = None,
-        backoff_s: tuple[float, ...] = (0.01,),
         stable_s: float = 10.0,
         **options: Any,
     ) -> StagePool:
@@ -72,9 +77,8 @@ class Yard:
             return self.made[-1]
 
         config = StageConfig("w", model="unused:Here", replicas=replicas)
-        pool = StagePool(
-            0, config, self.heard, make_replica=make, backoff_s=backoff_s, stable_s=stable_s
-        )
+        policy = RestartPolicy((0.01,), stable_s)
+        pool = StagePool(0, config, self.heard, make_replica=make, restart=policy)
         self.pools.append(pool)
         return pool
 

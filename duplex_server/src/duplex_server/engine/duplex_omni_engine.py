@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,6 +24,7 @@ from duplex_server.runtime.session_factory import SessionFactory
 from duplex_server.runtime.session_manager import DuplexSessionManager
 from duplex_server.runtime.timers import Timers
 from duplex_server.runtime.vad import VadProvider, VadUnavailableError
+from duplex_server.stages import Deployment
 
 from .async_omni_engine import AsyncOmniEngine
 from .duplex_orchestrator import DuplexOrchestrator
@@ -57,7 +57,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
         clock: seconds; the only clock of the session layer.
         vad: where speech detection comes from.
         progress: called on the engine's thread with 0..1 and what is being loaded.
-        worker_python: interpreter of workers; None: the one that runs this.
+        deployment: how workers are run, already applied to the pipeline; None: the usual way.
         new_loop: makes the engine's loop; None: uvloop where it is installed.
     """
 
@@ -71,7 +71,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
         clock: Callable[[], float],
         vad: VadProvider | None = None,
         progress: Progress | None = None,
-        worker_python: Path | None = None,
+        deployment: Deployment | None = None,
         new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         self.plugin = plugin
@@ -88,7 +88,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
                 stage_call_timeout_s=limits.stage_call_timeout_s,
                 max_waiting_bytes=limits.max_pending_stage_output_bytes_per_session,
                 plugin=plugin.plugin_id,
-                worker_python=worker_python,
+                deployment=deployment or Deployment(),
                 new_loop=new_loop,
             ),
             progress=progress,

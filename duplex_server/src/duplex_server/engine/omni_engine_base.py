@@ -8,12 +8,11 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duplex_server.runtime.crossing import Crossing
-from duplex_server.stages import build_pools, start_pools, stop_pools
+from duplex_server.stages import Deployment, build_pools, start_pools, stop_pools
 
 from .errors import EngineBusyError, EngineDeadError
 from .figures import EngineFigures
@@ -45,7 +44,7 @@ class EngineOptions:
         stage_call_timeout_s: a call of a model that lasts longer counts as stuck.
         max_waiting_bytes: how much of one session may wait between stages.
         plugin: its name, for the logs of its workers.
-        worker_python: interpreter of workers; None: the one that runs this.
+        deployment: how workers are run, already applied to the pipeline.
         stop_grace_s: how long stages get to end.
         new_loop: makes the engine's loop; None: uvloop where it is installed.
     """
@@ -55,7 +54,7 @@ class EngineOptions:
     stage_call_timeout_s: float = 10.0
     max_waiting_bytes: int = 8 * 1024 * 1024
     plugin: str = ""
-    worker_python: Path | None = None
+    deployment: Deployment = field(default_factory=Deployment)
     stop_grace_s: float = 2.0
     new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
@@ -197,7 +196,7 @@ class OmniEngineBase(ABC):
             native_period_ms=self.options.native_period_ms,
             stage_call_timeout_s=self.options.stage_call_timeout_s,
             plugin=self.options.plugin,
-            worker_python=self.options.worker_python,
+            deployment=self.options.deployment,
         )
         await start_pools(self._pools, self._progress)
         try:

@@ -104,7 +104,7 @@ class DuplexOmni(AsyncOmni):
             clock=clock,
             vad=vad,
             progress=progress,
-            worker_python=deployment.worker_python,
+            deployment=deployment,
             new_loop=new_loop,
         )
 

@@ -19,6 +19,7 @@ from .listener import StageListener
 from .pipeline import build_pools, call_pools, start_pools, stop_pools
 from .pool import CREDIT, ReplicaState, ReplicaStatus, StagePool
 from .replica import Progress, ReplicaSink, StageReplica
+from .restart_policy import RestartPolicy
 
 __all__ = [
     "CREDIT",
@@ -28,6 +29,7 @@ __all__ = [
     "ReplicaSink",
     "ReplicaState",
     "ReplicaStatus",
+    "RestartPolicy",
     "StageCallError",
     "StageListener",
     "StagePool",

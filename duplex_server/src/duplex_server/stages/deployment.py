@@ -11,6 +11,7 @@ from typing import Any
 from duplex_sdk.stage import Json, PipelineConfig, StageConfig
 
 from .errors import StageSettingError
+from .restart_policy import RestartPolicy
 
 __all__ = ["Deployment"]
 
@@ -28,11 +29,13 @@ class Deployment:
         device: of every stage that ``stages`` gives none.
         worker_python: interpreter of the environment that workers run in; every stage is then a
             process unless ``stages`` says otherwise. None: this environment.
+        restart: when replicas that failed are started again.
     """
 
     stages: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     device: str | None = None
     worker_python: Path | None = None
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
 
     def apply(self, pipeline: PipelineConfig) -> PipelineConfig:
         """The pipeline as it is to be run; each stage's ``backends`` is the one chosen.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from duplex_sdk.stage import Json, PipelineConfig
 
+from .deployment import Deployment
 from .listener import StageListener
 from .placing import StagePlacing
 from .pool import StagePool
@@ -26,7 +26,7 @@ def build_pools(
     native_period_ms: float | None = None,
     stage_call_timeout_s: float = STAGE_CALL_TIMEOUT_S,
     plugin: str = "",
-    worker_python: Path | None = None,
+    deployment: Deployment | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[StagePool, ...]:
     """Make a pool per stage, none of them started.
@@ -39,12 +39,13 @@ def build_pools(
             that takes longer is late, unless the stage says otherwise.
         stage_call_timeout_s: a call of a model that lasts longer counts as stuck.
         plugin: its name, for people.
-        worker_python: interpreter of the workers; None: the one that runs this.
+        deployment: how workers are run, already applied to the pipeline; None: the usual way.
         clock: seconds, monotonic.
 
     Raises:
         StageLoadError: a stage allows no backend that is installed.
     """
+    deployment = deployment or Deployment()
     pools = []
     for stage_id, config in enumerate(pipeline.stages):
         period_ms: float | None = config.period_ms
@@ -57,11 +58,19 @@ def build_pools(
             output_rate=output_rate,
             period_ms=period_ms,
             call_timeout_s=stage_call_timeout_s,
-            worker_python=worker_python,
+            worker_python=deployment.worker_python,
             clock=clock,
         )
-        make_replica = placing.factory()
-        pools.append(StagePool(stage_id, config, listener, make_replica=make_replica, clock=clock))
+        pools.append(
+            StagePool(
+                stage_id,
+                config,
+                listener,
+                make_replica=placing.factory(),
+                restart=deployment.restart,
+                clock=clock,
+            )
+        )
     return tuple(pools)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,14 +24,13 @@ from duplex_sdk.stage.host import HostResult
 from .errors import NoCreditError, StageCallError, StageUnavailableError
 from .listener import StageListener
 from .replica import Progress, ReplicaSink, StageReplica
+from .restart_policy import RestartPolicy
 
 __all__ = ["CREDIT", "ReplicaState", "ReplicaStatus", "StagePool"]
 
 CREDIT = 2
 """Units of one session that may be with a stage: one being stepped, one waiting."""
 
-_BACKOFF_S = (0.2, 1.0, 2.0, 5.0, 10.0, 30.0)
-_STABLE_S = 10.0
 
 ReplicaState = Literal["loading", "ready", "dead", "evicted"]
 
@@ -113,8 +112,7 @@ class StagePool(ReplicaSink):
         listener: StageListener,
         *,
         make_replica: Callable[[int, ReplicaSink], StageReplica],
-        backoff_s: Sequence[float] = _BACKOFF_S,
-        stable_s: float = _STABLE_S,
+        restart: RestartPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make a pool whose replicas are not started yet.
@@ -124,16 +122,14 @@ class StagePool(ReplicaSink):
             config: the stage.
             listener: hears what the stage does.
             make_replica: a fresh replica for a place, given its id and where it delivers.
-            backoff_s: pauses before the first, second... restart in a row; the last repeats.
-            stable_s: a replica that worked for so long begins a new row when it fails.
+            restart: when a replica that failed is started again; None: the usual.
             clock: seconds, monotonic.
         """
         self.stage_id = stage_id
         self.config = config
         self._listener = listener
         self._make_replica = make_replica
-        self._backoff_s = tuple(backoff_s)
-        self._stable_s = stable_s
+        self._restart_policy = restart or RestartPolicy()
         self._clock = clock
         self._slots = [_Slot(index) for index in range(config.replicas)]
         self._bindings: dict[str, _Binding] = {}
@@ -385,7 +381,7 @@ class StagePool(ReplicaSink):
 
     async def _restart(self, slot: _Slot) -> None:
         while slot.state == "dead":
-            pause = self._backoff_s[min(slot.failures, len(self._backoff_s) - 1)]
+            pause = self._restart_policy.pause_s(slot.failures)
             slot.failures += 1
             slot.restarts += 1
             await asyncio.sleep(pause)
@@ -396,7 +392,8 @@ class StagePool(ReplicaSink):
                 logger.error("stage %s, replica %d: %s", self.config.id, slot.id, error)
 
     def _is_stable(self, slot: _Slot) -> bool:
-        return slot.state == "ready" and self._clock() - slot.ready_at >= self._stable_s
+        working_s = self._clock() - slot.ready_at
+        return slot.state == "ready" and working_s >= self._restart_policy.stable_s
 
     def _status(self, slot: _Slot) -> ReplicaStatus:
         replica = slot.replica

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from duplex_sdk.errors import DuplexError
 
-__all__ = ["MAX_FRAME_BYTES", "FrameError", "FrameReader", "FrameWriter"]
+__all__ = ["MAX_FRAME_BYTES", "FrameError", "FrameReader", "FrameWriter", "encoded_size"]
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """The longest message a frame may carry."""
@@ -25,11 +26,23 @@ class FrameError(DuplexError):
     """A frame is too long, or holds nothing that belongs here: the stream is of no further use."""
 
 
+def encoded_size(message: object) -> int:
+    """How many bytes a message has; raises what ``FrameWriter.add`` raises."""
+    return len(msgspec.msgpack.encode(message, enc_hook=_plain))
+
+
+def _plain(value: object) -> object:
+    # What plugins are handed is read-only, by whatever kind of mapping; here it is a copy anyway.
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} cannot cross between processes")
+
+
 class FrameWriter:
     """Collects messages as frames, to be sent in one piece."""
 
     def __init__(self) -> None:
-        self._encoder = msgspec.msgpack.Encoder()
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
         self._frames = bytearray()
 
     def add(self, message: object) -> None:

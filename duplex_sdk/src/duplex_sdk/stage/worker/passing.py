@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from duplex_sdk.stage.host.result import HostResult
 from duplex_sdk.stage.types import StageError, StageOutput
 
 from .engine_link import EngineLink, LinkLostError
-from .framing import MAX_FRAME_BYTES
+from .framing import MAX_FRAME_BYTES, encoded_size
 from .messages import Closed, Failed, FromWorker, Opened, Outputs
 
 __all__ = ["pass_on_result"]
@@ -56,7 +54,7 @@ def _outputs(result: HostResult, outputs: Sequence[StageOutput]) -> Outputs:
 def _fit_to_send(output: StageOutput) -> tuple[StageOutput, int]:
     """The output or what stands for it, and its size in bytes."""
     try:
-        size = len(msgspec.msgpack.encode(output))
+        size = encoded_size(output)
         if size <= MAX_FRAME_BYTES - _ROOM_FOR_THE_REST:
             return output, size
         reason = f"it has {size} bytes"

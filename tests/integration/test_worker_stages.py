@@ -1,0 +1,274 @@
+"""A pipeline of three stages in processes, two replicas each, and what their deaths take along."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+from duplex_sdk.protocol.duplex import (
+    AudioDelta,
+    DuplexEvent,
+    ResponseDone,
+    SessionClosed,
+    TranscriptDelta,
+)
+from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSessionHandle
+from duplex_server.serving.health import health_status
+from duplex_server.stages import Deployment, ReplicaStatus, RestartPolicy
+from duplex_server.testing import Harness
+
+MODELS = Path(__file__).parents[1] / "worker_models"
+STAGES = ("text", "tone", "codec")
+SESSIONS = 32
+SPEECH = os.urandom(3_200)
+ANSWER_BYTES = 13 * 10 * 24 * 2
+"""Thirteen letters of 10 ms at 24 kHz in pcm16."""
+
+
+def children() -> set[int]:
+    """Process ids of our children, those that nobody waited for included."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+async def eventually(condition: Callable[[], bool], patience_s: float = 20.0) -> None:
+    """Wait for what another thread or process brings about."""
+    async with asyncio.timeout(patience_s):
+        while not condition():  # noqa: ASYNC110 - no event of this loop tells it
+            await asyncio.sleep(0.01)
+
+
+class Talk:
+    """One session and the turns it had."""
+
+    def __init__(self, handle: DuplexSessionHandle) -> None:
+        self.handle = handle
+        self.session_id = handle.session_id
+        self._events = handle.events()
+        self.closed: SessionClosed | None = None
+
+    async def turn(self) -> str | None:
+        """Ask and listen; the answer's text, None: the session ended instead."""
+        try:
+            self.handle.append_audio(SPEECH)
+            self.handle.commit(response_create=True)
+        except DuplexSessionError as error:
+            if error.code != "session_closed":
+                raise
+        text, audio = "", 0
+        async with asyncio.timeout(30):
+            async for event in self._events:
+                if isinstance(event, TranscriptDelta):
+                    text += event.delta
+                elif isinstance(event, AudioDelta):
+                    audio += len(event.delta)
+                elif isinstance(event, ResponseDone) and event.response.status == "completed":
+                    assert audio == ANSWER_BYTES
+                    return text
+                self._note(event)
+        return None
+
+    async def end(self) -> SessionClosed:
+        """Read on until the session has ended."""
+        async with asyncio.timeout(20):
+            async for event in self._events:
+                self._note(event)
+        assert self.closed is not None
+        return self.closed
+
+    def _note(self, event: DuplexEvent) -> None:
+        if isinstance(event, SessionClosed):
+            self.closed = event
+
+
+def replicas(omni: DuplexOmni) -> list[ReplicaStatus]:
+    return [status for pool in omni.engine.pools for status in pool.replicas]
+
+
+def is_whole(omni: DuplexOmni) -> bool:
+    return all(status.state == "ready" for status in replicas(omni))
+
+
+def holds_nothing(omni: DuplexOmni) -> bool:
+    """No session, slot, request or stage state is left."""
+    orchestrator = omni.engine._orchestrator
+    assert orchestrator is not None
+    return (
+        not omni.sessions
+        and omni.health().slots_used == 0
+        and orchestrator.request_count == 0
+        and orchestrator.stream_count == 0
+        and all(status.sessions == 0 for status in replicas(omni))
+    )
+
+
+@pytest.fixture
+def three_stages(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(MODELS))
+    monkeypatch.setenv("PYTHONPATH", str(MODELS))
+    import three_stages
+
+    return three_stages
+
+
+@pytest.fixture
+async def omni(three_stages: Any) -> AsyncIterator[DuplexOmni]:
+    before = children()
+    deployment = Deployment(
+        stages={name: {"backend": "process", "replicas": 2} for name in STAGES},
+        device="cpu",
+        restart=RestartPolicy((0.01,)),
+    )
+    limits = DuplexSessionRuntimeConfig(max_sessions=2 * SESSIONS)
+    async with Harness().engine(three_stages.spec, deployment=deployment, limits=limits) as running:
+        assert len(children() - before) == 2 * len(STAGES)
+        yield running
+    assert children() == before
+
+
+async def talks(omni: DuplexOmni, count: int = SESSIONS) -> list[Talk]:
+    """Sessions that had a turn, so that every stage holds state of each."""
+    begun = [Talk(await omni.open_session()) for _ in range(count)]
+    assert await asyncio.gather(*(talk.turn() for talk in begun)) == ["one two three"] * count
+    return begun
+
+
+async def close_all(begun: list[Talk]) -> None:
+    await asyncio.gather(*(talk.handle.close() for talk in begun))
+
+
+async def test_many_sessions_share_the_replicas_of_every_stage(omni: DuplexOmni) -> None:
+    begun = await talks(omni)
+    assert [status.sessions for status in replicas(omni)] == [SESSIONS // 2] * 6
+    assert await asyncio.gather(*(talk.turn() for talk in begun)) == ["one two three"] * SESSIONS
+    await close_all(begun)
+    await eventually(lambda: holds_nothing(omni))
+
+
+@pytest.mark.parametrize("stage_id", range(len(STAGES)), ids=STAGES)
+async def test_a_killed_replica_ends_what_was_bound_to_it_and_nothing_else(
+    omni: DuplexOmni, stage_id: int
+) -> None:
+    begun = await talks(omni)
+    pool = omni.engine.pools[stage_id]
+    victim = pool.replicas[1]
+    bound = {talk.session_id for talk in begun if pool.replica_of(talk.session_id) == 1}
+    assert len(bound) == SESSIONS // 2
+    assert victim.pid is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    for talk in begun:
+        if talk.session_id in bound:
+            assert (await talk.end()).reason == "runtime_failed"
+    healthy = [talk for talk in begun if talk.session_id not in bound]
+    answers = await asyncio.gather(*(talk.turn() for talk in healthy))
+    assert answers == ["one two three"] * len(healthy)
+    began = time.monotonic()
+    await eventually(lambda: is_whole(omni))
+    assert time.monotonic() - began < 5.0
+    assert pool.replicas[1].restarts == 1
+    assert health_status(omni.health())[0] == "ok"
+    # The restarted one is the emptier one now, so it is taken.
+    again = Talk(await omni.open_session())
+    assert await again.turn() == "one two three"
+    assert pool.replica_of(again.session_id) == 1
+    await close_all([again, *healthy])
+    await eventually(lambda: holds_nothing(omni))
+
+
+async def test_a_stopped_replica_is_found_within_seconds(omni: DuplexOmni) -> None:
+    begun = await talks(omni, 4)
+    pool = omni.engine.pools[1]
+    bound = [talk for talk in begun if pool.replica_of(talk.session_id) == 0]
+    victim = pool.replicas[0].pid
+    assert victim is not None
+    began = time.monotonic()
+    os.kill(victim, signal.SIGSTOP)
+    for talk in bound:
+        assert (await talk.end()).reason == "runtime_failed"
+    assert 2.0 < time.monotonic() - began < 8.0
+    await eventually(lambda: is_whole(omni))
+    assert victim not in children()
+    await close_all([talk for talk in begun if talk not in bound])
+    await eventually(lambda: holds_nothing(omni))
+
+
+class Load:
+    """Sessions that talk on and on, and are opened again when a death ended them."""
+
+    def __init__(self, omni: DuplexOmni) -> None:
+        self._omni = omni
+        self._ending = False
+        self.turns = 0
+        self.ended: list[str] = []
+
+    async def _talk_on(self) -> None:
+        while not self._ending:
+            try:
+                talk = Talk(await self._omni.open_session())
+            except DuplexSessionError as error:
+                # Both replicas of a stage were away at once.
+                if error.code != "failed_precondition":
+                    raise
+                await asyncio.sleep(0.01)
+                continue
+            while not self._ending and await talk.turn() is not None:
+                self.turns += 1
+            if talk.closed is not None:
+                self.ended.append(talk.closed.reason)
+            await talk.handle.close()
+
+    @asynccontextmanager
+    async def running(self, sessions: int) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(sessions):
+                group.create_task(self._talk_on())
+            yield
+            self._ending = True
+
+
+async def kill_under_load(omni: DuplexOmni, kills: int) -> Load:
+    load, dice = Load(omni), random.Random(kills)
+    async with load.running(SESSIONS):
+        await eventually(lambda: load.turns > SESSIONS)
+        for number in range(kills):
+            victim = dice.choice([status for status in replicas(omni) if status.pid is not None])
+            assert victim.pid is not None
+            os.kill(victim.pid, signal.SIGKILL)
+            turns = load.turns
+            # Mostly one after the other; now and then a second one while the first is away.
+            if number % 4:
+                await eventually(lambda: is_whole(omni))
+                await eventually(lambda turns=turns: load.turns > turns)
+        await eventually(lambda: is_whole(omni))
+    return load
+
+
+async def check_deaths_leave_nothing(omni: DuplexOmni, kills: int) -> None:
+    load = await kill_under_load(omni, kills)
+    assert set(load.ended) == {"runtime_failed"}
+    await eventually(lambda: holds_nothing(omni))
+    assert sum(status.restarts for status in replicas(omni)) >= kills * 3 // 4
+    begun = await talks(omni)
+    await close_all(begun)
+    await eventually(lambda: holds_nothing(omni))
+
+
+async def test_deaths_under_load_leave_nothing_behind(omni: DuplexOmni) -> None:
+    await check_deaths_leave_nothing(omni, kills=12)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_two_hundred_deaths_under_load_leave_nothing_behind(omni: DuplexOmni) -> None:
+    await check_deaths_leave_nothing(omni, kills=200)
