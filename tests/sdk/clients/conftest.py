@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -56,8 +57,53 @@ class ScriptedSocket(Socket):
     def says_created(self, **capabilities: Any) -> None:
         self.says("session.created", session={"id": "duplex-1", "capabilities": capabilities})
 
+    def says_resumable(self, token: str = "TOKEN-1") -> None:
+        session = {"id": "duplex-1", "capabilities": {}}
+        self.says("session.created", session=session, resume_token=token, attachment_generation=1)
+
+    def says_resumed(self, token: str = "TOKEN-2", generation: int = 2) -> None:
+        self.says(
+            "session.resumed",
+            session_id="duplex-1",
+            session={"id": "duplex-1", "capabilities": {}},
+            resume_token=token,
+            attachment_generation=generation,
+        )
+
+    def says_error(self, code: str, event_id: str | None = None) -> None:
+        error = {"type": "invalid_request_error", "code": code, "message": "no"}
+        self.says("error", error=error | ({"event_id": event_id} if event_id else {}))
+
+    def sent_of(self, kind: str) -> list[dict[str, Any]]:
+        return [frame for frame in self.sent if frame["type"] == kind]
+
     def sent_types(self) -> list[str]:
         return [str(frame["type"]) for frame in self.sent]
+
+
+class ScriptedServer:
+    """Opens a scripted socket per connection; some connections it refuses."""
+
+    def __init__(self) -> None:
+        self.sockets: list[ScriptedSocket] = []
+        self.tried: list[str] = []
+        self.refusals: deque[ClientError] = deque()
+        self._opened = asyncio.Event()
+
+    async def open(self, url: str, headers: Mapping[str, str]) -> Socket:
+        self.tried.append(url)
+        if self.refusals:
+            raise self.refusals.popleft()
+        socket = ScriptedSocket()
+        self.sockets.append(socket)
+        self._opened.set()
+        return await socket.open(url, headers)
+
+    async def connection(self, number: int) -> ScriptedSocket:
+        while len(self.sockets) < number:
+            self._opened.clear()
+            await self._opened.wait()
+        return self.sockets[number - 1]
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -82,6 +128,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 @pytest.fixture
 def socket() -> ScriptedSocket:
     return ScriptedSocket()
+
+
+@pytest.fixture
+def scripted_server() -> ScriptedServer:
+    return ScriptedServer()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from duplex_sdk.clients import ClientConnectionError, ClientSessionClosedError, DuplexClient
-from duplex_sdk.clients.websocket import session_url
+from duplex_sdk.clients.socket import session_url
 from websockets.asyncio.server import Server, ServerConnection, serve
 
 CREATED = {"type": "session.created", "event_id": "e", "session": {"id": "duplex-1"}}

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 
 from duplex_sdk.clients import BoundedStream, DuplexClientBase, PlaybackQueue
-from duplex_sdk.protocol.duplex import DuplexEvent, SessionUpdated
+from duplex_sdk.protocol.duplex import DuplexEvent
 
 from .talk_dialogue import Dialogue
 from .talk_level import LevelMeter
@@ -15,7 +15,6 @@ from .talk_level import LevelMeter
 __all__ = ["Loudspeaker", "SpokenSource", "TalkSession"]
 
 CHUNK_MS = 20
-ACK_INTERVAL_S = 0.25
 OUTPUT_RATE_HZ = 24_000
 
 
@@ -45,7 +44,6 @@ class TalkSession:
         input_level: of what is said, 0 to 1.
         output_level: of what is played, 0 to 1.
         played_ms: audio that went to the loudspeaker, silence apart.
-        silenced: how many answers were cut short while they played.
     """
 
     def __init__(
@@ -55,14 +53,12 @@ class TalkSession:
         self._source = source
         self._loudspeaker = loudspeaker
         self._queue = PlaybackQueue()
-        self._acked: dict[str, int] = {}
         self._on_change: Callable[[], None] = _nothing
         self._changed = asyncio.Event()
         self.dialogue = Dialogue()
         self.input_level = LevelMeter()
         self.output_level = LevelMeter()
         self.played_ms = 0.0
-        self.silenced = 0
 
     @property
     def quiet(self) -> bool:
@@ -99,12 +95,12 @@ class TalkSession:
             ClientError: the session or the connection ended before.
         """
         events = self._client.events()
+        self._client.attach(self._queue)
         await self._configure()
         async with asyncio.TaskGroup() as tasks:
             beside = [
                 tasks.create_task(self._listen(events)),
                 tasks.create_task(self._play()),
-                tasks.create_task(self._acknowledge()),
             ]
             await self._speak()
             events.close()
@@ -116,10 +112,9 @@ class TalkSession:
         self._on_change()
 
     async def _configure(self) -> None:
-        updated = self._client.events()
         capabilities = self._client.capabilities
         turns = {"type": "server_vad"} if capabilities.get("supports_barge_in") else None
-        await self._client.update(
+        updating = await self._client.update(
             {
                 "audio": {
                     "input": {
@@ -131,11 +126,7 @@ class TalkSession:
                 "auto_response": bool(capabilities.get("supports_model_native_turn_policy")),
             }
         )
-        async for event in updated:
-            self.dialogue.feed(event, asyncio.get_running_loop().time())
-            if isinstance(event, SessionUpdated):
-                break
-        updated.close()
+        await updating.acknowledged()
 
     async def _speak(self) -> None:
         loop = asyncio.get_running_loop()
@@ -148,7 +139,6 @@ class TalkSession:
     async def _listen(self, events: BoundedStream[DuplexEvent]) -> None:
         loop = asyncio.get_running_loop()
         async for event in events:
-            self._queue.feed(event)
             self.dialogue.feed(event, loop.time())
             self._note_change()
 
@@ -169,18 +159,6 @@ class TalkSession:
         while len(piece) < size and (more := self._queue.read(size - len(piece))):
             piece += more
         return piece
-
-    async def _acknowledge(self) -> None:
-        # The server's history holds what was heard: it has to be told how far that is.
-        while True:
-            await asyncio.sleep(ACK_INTERVAL_S)
-            for report in self._queue.reports():
-                self.silenced += report.cut
-                if self._acked.get(report.response_id, 0) < report.played_ms:
-                    self._acked[report.response_id] = report.played_ms
-                    await self._client.ack_playback(
-                        report.played_ms, response_id=report.response_id
-                    )
 
 
 def _nothing() -> None:

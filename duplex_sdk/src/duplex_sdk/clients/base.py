@@ -8,65 +8,61 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterable, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from duplex_sdk.protocol.duplex import (
-    AckPlayback,
-    AppendAudio,
-    CancelResponse,
-    ClearInput,
-    ClearOutputAudio,
     CloseSession,
-    Commit,
-    CreateItem,
-    CreateResponse,
-    DeleteItem,
     DuplexEvent,
     ErrorEvent,
+    OutputAudioCleared,
     RealtimeCommand,
     RealtimeProtocolError,
-    RetrieveItem,
+    ResponseCreated,
+    ResponseDone,
     SessionClosed,
     SessionCreated,
     SessionUpdated,
-    TruncateItem,
-    UpdateSession,
+    decode_command,
     decode_event,
     encode_command,
 )
 
+from .commands import SessionCommands
 from .errors import (
     ClientConnectionError,
     ClientError,
     ClientProtocolError,
     ClientSessionClosedError,
 )
-from .pacing import paced
+from .playback_reports import PlaybackReporter
+from .player import PlayedAudio, Player
+from .receipts import Receipt, ReceiptLedger
 from .responses import ResponseStream
 from .streams import DEFAULT_STREAM_SIZE, BoundedStream, OverflowPolicy
+from .trace import DEFAULT_TRACE_SIZE, WireTrace
 
 __all__ = ["DuplexClientBase"]
 
 EventTypes = type[DuplexEvent] | tuple[type[DuplexEvent], ...]
 
 
-class DuplexClientBase(ABC):
+class DuplexClientBase(SessionCommands):
     """A session with a full-duplex speech model; an async context manager.
 
-    Entering opens the session, leaving closes it in order. Methods that send return the client
-    event id, which the server names in an error that answers it.
+    Entering opens the session, leaving closes it in order.
 
     Args:
         session: what the session shall be (``session.update``); None takes the server's defaults.
         open_timeout_s: longest wait for ``session.created``.
         queue_size: entries each listener may leave unread before its overflow policy applies.
+        trace_size: frames that ``trace`` keeps.
 
     Attributes:
         skipped_frames: server frames that were no event of the vocabulary.
+        trace: the last frames both ways, without secrets.
     """
 
     def __init__(
@@ -75,18 +71,24 @@ class DuplexClientBase(ABC):
         *,
         open_timeout_s: float = 30.0,
         queue_size: int = DEFAULT_STREAM_SIZE,
+        trace_size: int = DEFAULT_TRACE_SIZE,
     ) -> None:
+        super().__init__()
         self._wanted_session = dict(session or {})
         self._open_timeout_s = open_timeout_s
         self._queue_size = queue_size
-        self._event_numbers = itertools.count(1)
         self._streams: list[BoundedStream[DuplexEvent]] = []
         self._response_streams: list[ResponseStream] = []
         self._session: dict[str, Any] = {}
         self._session_id = ""
-        self._end: Exception | None = None
+        self._receipts = ReceiptLedger()
+        self._active_responses: set[str] = set()
+        self._players: dict[PlaybackReporter, asyncio.Task[None]] = {}
+        self._end: ClientError | None = None
         self._opened = False
+        self._closing = False
         self.skipped_frames = 0
+        self.trace = WireTrace(trace_size)
 
     # Life
 
@@ -127,16 +129,22 @@ class DuplexClientBase(ABC):
             events.close()
 
     async def close(self, timeout_s: float = 20.0, *, reason: str = "client_close") -> None:
-        """End the session: ask, wait up to ``timeout_s`` for its last event, let go. Idempotent."""
+        """End the session: ask, wait up to ``timeout_s`` for its last event, let go. Idempotent.
+
+        A session whose connection is lost just now is not waited for; the server ends it later.
+        """
+        self._closing = True
         if self._end is None and self._opened:
             ended = self.events()
             with contextlib.suppress(ClientError, TimeoutError):
                 async with asyncio.timeout(timeout_s):
+                    await self._report_playback()
                     await self._send(CloseSession(reason=reason))
                     async for _ in ended:
                         pass
         await self._teardown()
         self._finish(ClientSessionClosedError(reason), orderly=True)
+        await asyncio.gather(*self._players.values(), return_exceptions=True)
 
     @property
     def closed(self) -> bool:
@@ -210,125 +218,50 @@ class DuplexClientBase(ABC):
             stream.close()
         raise self._end or ClientSessionClosedError("the session ended")
 
-    # Speaking
+    # Playing
 
-    async def append_audio(
-        self,
-        audio: bytes,
-        *,
-        format: str | None = None,
-        sample_rate_hz: int | None = None,
-        is_speech: bool | None = None,
-    ) -> str:
-        """Send input audio, by default in the session's input format."""
-        return await self._send(
-            AppendAudio(
-                audio=audio, format=format, sample_rate_hz=sample_rate_hz, is_speech=is_speech
-            )
-        )
-
-    async def stream_pcm(
-        self,
-        source: bytes | Iterable[bytes] | AsyncIterable[bytes],
-        *,
-        sample_rate_hz: int,
-        chunk_ms: int = 40,
-        declare_rate: bool = False,
-    ) -> None:
-        """Send mono PCM16 as a microphone would: in chunks, at the speed of speech.
+    def attach(self, player: Player, *, report_interval_s: float = 0.25) -> None:
+        """Play what is answered from now on, and tell the server how far it was heard.
 
         Args:
-            source: all of it, or pieces of any size.
-            sample_rate_hz: its rate, which must be the session's unless it is declared.
-            chunk_ms: length of one append.
-            declare_rate: state the rate with every append.
+            player: fed with every event until the client is closed.
+            report_interval_s: between two reports while something plays.
         """
-        rate = sample_rate_hz if declare_rate else None
-        async for chunk in paced(source, bytes_per_second=2 * sample_rate_hz, chunk_ms=chunk_ms):
-            await self.append_audio(chunk, sample_rate_hz=rate)
+        reporter = PlaybackReporter(player, self._tell_played, interval_s=report_interval_s)
+        self._players[reporter] = asyncio.create_task(reporter.run())
 
-    async def commit(
-        self,
-        *,
-        response_create: bool | None = None,
-        final: bool = True,
-        is_speech: bool | None = None,
-    ) -> str:
-        """Seal the input so far into one user item."""
-        return await self._send(
-            Commit(final=final, response_create=response_create, is_speech=is_speech)
-        )
+    async def interrupt(self, timeout_s: float | None = 10.0) -> OutputAudioCleared:
+        """Silence the assistant: attached players at once, then the session.
 
-    async def clear_input(self) -> str:
-        """Drop the input that no commit has sealed."""
-        return await self._send(ClearInput())
+        The server is told first how far the answer was heard. After the return nothing of that
+        answer can come any more. Harmless when nothing is said.
 
-    # Answers
+        Raises:
+            ClientError: the session or connection ended first.
+            TimeoutError: the server did not confirm in time.
+        """
+        for reporter in self._players:
+            reporter.silence(self._active_responses)
+        events = self.events()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._report_playback()
+                cleared = await (await self.clear_output()).acknowledged(None)
+                async for _ in events:
+                    if cleared.response_id not in self._active_responses:
+                        return cleared
+        finally:
+            events.close()
+        raise self._end or ClientSessionClosedError("the session ended")
 
-    async def create_response(self, **options: Any) -> str:
-        """Ask for an answer to what was committed; options hold for this response only."""
-        return await self._send(CreateResponse(response=options))
+    async def _tell_played(self, report: PlayedAudio) -> None:
+        await self.ack_playback(report.played_ms, response_id=report.response_id)
 
-    async def cancel_response(self, response_id: str | None = None) -> str:
-        """End the active response at once."""
-        return await self._send(CancelResponse(response_id=response_id))
+    async def _report_playback(self) -> None:
+        for reporter in list(self._players):
+            await reporter.tell()
 
-    async def clear_output(self, response_id: str | None = None) -> str:
-        """Discard output audio that was not sent, and stop its response."""
-        return await self._send(ClearOutputAudio(response_id=response_id))
-
-    async def ack_playback(
-        self,
-        played_ms: float,
-        *,
-        response_id: str | None = None,
-        item_id: str | None = None,
-        committed_ms: float | None = None,
-        truncate: bool = False,
-    ) -> str:
-        """Tell how much of a response was played, in ms of its audio."""
-        return await self._send(
-            AckPlayback(
-                played_ms=played_ms,
-                committed_ms=committed_ms,
-                response_id=response_id,
-                item_id=item_id,
-                truncate=truncate,
-            )
-        )
-
-    # Conversation
-
-    async def create_item(
-        self, item: Mapping[str, Any], *, previous_item_id: str | None = None
-    ) -> str:
-        """Add an item; ``previous_item_id="root"`` puts it first."""
-        return await self._send(CreateItem(item=dict(item), previous_item_id=previous_item_id))
-
-    async def send_text(self, text: str) -> str:
-        """Add what the user says in writing; ``create_response`` asks for the answer."""
-        content = [{"type": "input_text", "text": text}]
-        return await self.create_item({"type": "message", "role": "user", "content": content})
-
-    async def delete_item(self, item_id: str) -> str:
-        """Remove an item."""
-        return await self._send(DeleteItem(item_id=item_id))
-
-    async def truncate_item(
-        self, item_id: str, audio_end_ms: int, *, content_index: int = 0
-    ) -> str:
-        """Cut an assistant item to what was heard."""
-        return await self._send(
-            TruncateItem(item_id=item_id, audio_end_ms=audio_end_ms, content_index=content_index)
-        )
-
-    async def retrieve_item(self, item_id: str) -> str:
-        """Ask for an item as the session now holds it."""
-        return await self._send(RetrieveItem(item_id=item_id))
-
-    async def update(self, session: Mapping[str, Any]) -> str:
-        """Change the session: a patch, nested objects merge."""
-        return await self._send(UpdateSession(session=dict(session)))
+    # Sending
 
     async def send(self, raw: Mapping[str, Any]) -> str:
         """Send any client event as it is, given an ``event_id`` if it has none; returns the id.
@@ -337,15 +270,28 @@ class DuplexClientBase(ABC):
             ClientConnectionError: the transport is gone.
             ClientSessionClosedError: the session is over.
         """
-        if self._end is not None:
-            raise self._end
         payload = dict(raw)
-        event_id = str(payload.setdefault("event_id", f"client_{next(self._event_numbers)}"))
-        await self._send_command(payload)
+        event_id = str(payload.setdefault("event_id", self._new_event_id()))
+        await self._hand_over(payload, self._receipts.expect(event_id, _command_of(payload)))
         return event_id
 
-    async def _send(self, command: RealtimeCommand) -> str:
-        return await self.send(encode_command(command))
+    async def _send(self, command: RealtimeCommand) -> Receipt[Any]:
+        payload = encode_command(command)
+        event_id = str(payload.setdefault("event_id", self._new_event_id()))
+        receipt = self._receipts.expect(event_id, command)
+        await self._hand_over(payload, receipt)
+        return receipt
+
+    async def _hand_over(self, payload: dict[str, Any], receipt: Receipt[Any]) -> None:
+        try:
+            if self._end is not None:
+                raise self._end
+            self.trace.sent(payload)
+            await self._send_command(payload)
+            receipt.sent = True
+        except BaseException:
+            self._receipts.forget(receipt)
+            raise
 
     # What a transport provides
 
@@ -378,30 +324,42 @@ class DuplexClientBase(ABC):
         """Hand one server event to everybody who listens; returns at once, never raises."""
         if self._end is not None:
             return
+        self.trace.received(payload)
         try:
             event = decode_event(payload)
         except RealtimeProtocolError:
             # A newer server may say things we do not know; they are passed over, and counted.
             self.skipped_frames += 1
             return
-        self._note_session(event)
+        self._note(event)
+        self._distribute(event)
+        if isinstance(event, SessionClosed):
+            self._finish(ClientSessionClosedError(event.reason), orderly=True)
+
+    def _distribute(self, event: DuplexEvent) -> None:
+        """Hand a typed event to everybody who listens; returns at once, never raises."""
+        for reporter in self._players:
+            reporter.take(event)
         for stream in list(self._streams):
             stream.put(event)
         for responses in list(self._response_streams):
             responses.take(event)
-        if isinstance(event, SessionClosed):
-            self._finish(ClientSessionClosedError(event.reason), orderly=True)
+        self._receipts.take(event)
 
     def _connection_lost(self, error: ClientError) -> None:
         """The transport ended without a terminal event; in order if ``error`` says closed."""
         self._finish(error, orderly=isinstance(error, ClientSessionClosedError))
 
-    def _note_session(self, event: DuplexEvent) -> None:
+    def _note(self, event: DuplexEvent) -> None:
         if isinstance(event, SessionCreated | SessionUpdated):
             self._session = event.session
             self._session_id = str(event.session.get("id", self._session_id))
+        elif isinstance(event, ResponseCreated):
+            self._active_responses.add(event.response_id)
+        elif isinstance(event, ResponseDone):
+            self._active_responses.discard(event.response_id)
 
-    def _finish(self, end: Exception, *, orderly: bool = False) -> None:
+    def _finish(self, end: ClientError, *, orderly: bool = False) -> None:
         if self._end is not None:
             return
         self._end = end
@@ -409,9 +367,12 @@ class DuplexClientBase(ABC):
             stream.finish(None if orderly else end)
         for responses in list(self._response_streams):
             responses.finish(end, orderly=orderly)
+        self._receipts.give_up(end)
+        for reporting in self._players.values():
+            reporting.cancel()
 
 
-def _unless_orderly(end: Exception) -> Exception | None:
+def _unless_orderly(end: ClientError) -> ClientError | None:
     return None if isinstance(end, ClientSessionClosedError) else end
 
 
@@ -420,8 +381,14 @@ async def _session_created(events: BoundedStream[DuplexEvent]) -> None:
         if isinstance(event, SessionCreated):
             return
         if isinstance(event, ErrorEvent):
-            details = event.error
-            raise ClientProtocolError(
-                details.code, details.message, event_id=details.event_id, param=details.param
-            )
+            raise ClientProtocolError.of(event)
     raise ClientConnectionError("the connection ended before the session began")
+
+
+def _command_of(payload: Mapping[str, Any]) -> RealtimeCommand:
+    """What a raw frame asks for, in so far as an answer to it can be told."""
+    try:
+        command = decode_command(payload)
+    except RealtimeProtocolError:
+        return RealtimeCommand()
+    return command if isinstance(command, RealtimeCommand) else RealtimeCommand()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from duplex_sdk.errors import DuplexError
+from duplex_sdk.protocol.duplex import ErrorEvent
 
 __all__ = [
     "ClientConnectionError",
     "ClientError",
     "ClientProtocolError",
     "ClientSessionClosedError",
+    "ResumeRefusedError",
     "SubscriberOverflowError",
 ]
 
@@ -38,6 +42,20 @@ class ClientConnectionError(ClientError):
         self.close_code = close_code
 
 
+class ResumeRefusedError(ClientConnectionError):
+    """The connection is back, and the session cannot be continued on it: open a new one.
+
+    Attributes:
+        code: why, as the server says it: ``session_resume_expired``, ``journal_gap`` ...
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(
+            f"the session cannot be resumed: {message} ({code})", hint="open a new session"
+        )
+        self.code = code
+
+
 class ClientProtocolError(ClientError):
     """The server refused something, or said what no server of this protocol says.
 
@@ -61,6 +79,12 @@ class ClientProtocolError(ClientError):
         self.message = message
         self.event_id = event_id
         self.param = param
+
+    @classmethod
+    def of(cls, event: ErrorEvent) -> Self:
+        """The error a server reported."""
+        details = event.error
+        return cls(details.code, details.message, event_id=details.event_id, param=details.param)
 
 
 class ClientSessionClosedError(ClientError):

@@ -18,7 +18,7 @@ from duplex_sdk.protocol.duplex import (
     TranscriptDelta,
 )
 
-from .playback import audio_ms
+from .player import audio_ms
 from .streams import BoundedStream
 
 __all__ = ["ResponseHandle", "ResponseStream"]

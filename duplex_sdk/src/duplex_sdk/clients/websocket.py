@@ -1,125 +1,57 @@
-"""The client over a WebSocket."""
+"""The client over a WebSocket: it numbers what it saw, stays alive, and comes back."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from duplex_sdk.protocol.duplex import ResumeRequest, SignalTurn, encode_command
 
 from .base import DuplexClientBase
+from .connection_events import ConnectionLost, ConnectionResumed
 from .errors import ClientConnectionError, ClientError, ClientSessionClosedError
+from .event_acks import EventAcknowledger
+from .liveness import Liveness
+from .receipts import Receipt
+from .resume import Reconnect, Resumed, Resumption
+from .socket import Socket, SocketFactory, WebSocket, resume_url, session_url
 from .streams import DEFAULT_STREAM_SIZE
+from .trace import DEFAULT_TRACE_SIZE
 
-__all__ = ["DuplexClient", "Socket", "WebSocket", "session_url"]
+__all__ = ["DuplexClient"]
 
-MAX_FRAME_BYTES = 16 * 2**20
-HEARTBEAT_INTERVAL_S = 30.0
+HEARTBEAT_INTERVAL_S = 15.0
 _FRAME = msgspec.json.Decoder(dict[str, Any])
-
-
-class Socket(ABC):
-    """The seam under the client: text frames both ways. Its methods belong to one loop."""
-
-    @abstractmethod
-    async def send(self, frame: str) -> None:
-        """Send one text frame.
-
-        Raises:
-            ClientConnectionError: the connection is gone.
-        """
-
-    @abstractmethod
-    async def recv(self) -> str | bytes:
-        """Return the next frame.
-
-        Raises:
-            ClientSessionClosedError: the peer closed normally.
-            ClientConnectionError: the connection was lost.
-        """
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close; idempotent, never raises."""
-
-
-class WebSocket(Socket):
-    """A socket of the ``websockets`` library."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-
-    @classmethod
-    async def connect(cls, url: str, headers: Mapping[str, str]) -> WebSocket:
-        """Open a connection.
-
-        Raises:
-            ClientConnectionError: refused (``status`` says how) or not reachable.
-        """
-        try:
-            # Deflate costs 45 us a delta for a fifth of the bytes; the pings are the library's.
-            connection = await connect(
-                url,
-                additional_headers=dict(headers),
-                compression=None,
-                max_size=MAX_FRAME_BYTES,
-                subprotocols=None,
-            )
-        except InvalidStatus as error:
-            raise _refused(error) from error
-        except (OSError, TimeoutError, WebSocketException) as error:
-            raise ClientConnectionError(
-                f"no connection to {_without_query(url)}: {error}",
-                hint="is the server running? `duplex serve` starts one",
-            ) from error
-        return cls(connection)
-
-    async def send(self, frame: str) -> None:
-        """Send one text frame."""
-        try:
-            await self._connection.send(frame)
-        except ConnectionClosed as error:
-            raise _lost(error) from error
-
-    async def recv(self) -> str | bytes:
-        """Return the next frame."""
-        try:
-            return await self._connection.recv()
-        except ConnectionClosed as error:
-            raise _lost(error) from error
-
-    async def close(self) -> None:
-        """Close with 1000."""
-        with contextlib.suppress(WebSocketException, OSError):
-            await self._connection.close()
-
-
-SocketFactory = Callable[[str, Mapping[str, str]], Awaitable[Socket]]
+_FENCE_SIGNAL = "connection.resumed"
 
 
 class DuplexClient(DuplexClientBase):
     """A session over a WebSocket, in the server's ``duplex`` profile.
 
     It acknowledges numbered events once all listeners have them, passes over numbers it has seen,
-    and keeps the session alive while the caller is silent.
+    and keeps the session alive while the caller is silent. When the connection is lost it comes
+    back: listeners get ``ConnectionLost``, then ``ConnectionResumed`` and every event they missed.
+    Meanwhile commands wait for the connection, in order.
 
     Args:
         url: of the server; an empty path becomes ``/v1/realtime``.
         session: as ``DuplexClientBase``.
         api_key: sent as a bearer token; by default the environment's ``DUPLEX_API_KEY``.
         model: name of the model to talk to; None for the one served.
-        duplex: False speaks to the ``openai`` profile, as a stock client would.
-        heartbeat_s: silence after which a heartbeat is sent; None for never.
+        duplex: False speaks to the ``openai`` profile, as a stock client would; that one has no
+            heartbeats and no way back.
+        heartbeat_s: silence, in either direction, after which a heartbeat is sent; a connection
+            that does not react to it is taken for lost. None for never.
+        reconnect: how hard to try to come back; None for not at all.
         open_timeout_s: as ``DuplexClientBase``.
         queue_size: as ``DuplexClientBase``.
-        socket_factory: opens the socket; for tests.
+        trace_size: as ``DuplexClientBase``.
+        socket_factory: opens the sockets; for tests.
     """
 
     def __init__(
@@ -131,54 +63,193 @@ class DuplexClient(DuplexClientBase):
         model: str | None = None,
         duplex: bool = True,
         heartbeat_s: float | None = HEARTBEAT_INTERVAL_S,
+        reconnect: Reconnect | None = Reconnect(),  # noqa: B008  # immutable
         open_timeout_s: float = 30.0,
         queue_size: int = DEFAULT_STREAM_SIZE,
+        trace_size: int = DEFAULT_TRACE_SIZE,
         socket_factory: SocketFactory = WebSocket.connect,
     ) -> None:
-        super().__init__(session, open_timeout_s=open_timeout_s, queue_size=queue_size)
+        super().__init__(
+            session, open_timeout_s=open_timeout_s, queue_size=queue_size, trace_size=trace_size
+        )
         self._url = session_url(url, model=model, duplex=duplex)
         self._api_key = api_key or os.environ.get("DUPLEX_API_KEY")
-        self._duplex = duplex
-        self._heartbeat_s = heartbeat_s if duplex else None
+        self._reconnect = reconnect if duplex else None
         self._socket_factory = socket_factory
         self._socket: Socket | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._reading: asyncio.Task[None] | None = None
+        self._lost_by: ClientError | None = None
+        # Up while a command can be sent, or never again: what it waits for is decided.
+        self._settled = asyncio.Event()
+        self._sending = asyncio.Lock()
+        self._token: str | None = None
+        self._fence: tuple[str, tuple[Receipt[Any], ...]] | None = None
+        self._resumes = 0
+        self._acks = EventAcknowledger(self._send_control) if duplex else None
         self._last_seq = 0
-        self._ack_due = asyncio.Event()
-        self._last_sent = 0.0
+        self._liveness = (
+            Liveness(self._send_control, self._lose, interval_s=heartbeat_s)
+            if duplex and heartbeat_s is not None
+            else None
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._farewells: set[asyncio.Task[None]] = set()
+
+    async def close(self, timeout_s: float = 20.0, *, reason: str = "client_close") -> None:
+        """As ``DuplexClientBase.close``; what waits for the connection to come back fails."""
+        self._closing = True
+        if self._socket is None:
+            self._settled.set()
+        await super().close(timeout_s, reason=reason)
+
+    # What the base wants
 
     async def _open(self) -> None:
-        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
-        self._socket = await self._socket_factory(self._url, headers)
-        self._tasks.append(asyncio.create_task(self._read(self._socket)))
-        if self._duplex:
-            self._tasks.append(asyncio.create_task(self._acknowledge()))
-        if self._heartbeat_s is not None:
-            self._tasks.append(asyncio.create_task(self._stay_alive(self._heartbeat_s)))
+        self._socket = await self._connect(self._url)
+        self._settled.set()
+        self._start(self._serve(self._socket))
+        if self._acks is not None:
+            self._start(self._acks.run())
+        if self._liveness is not None:
+            self._start(self._liveness.run())
 
     async def _send_command(self, payload: dict[str, Any]) -> None:
-        if self._socket is None:
-            raise ClientConnectionError("the client is not connected")
-        self._last_sent = asyncio.get_running_loop().time()
-        await self._socket.send(msgspec.json.encode(payload).decode())
+        frame = msgspec.json.encode(payload).decode()
+        async with self._sending:
+            while True:
+                if self._closing and self._socket is None:
+                    raise self._end or ClientConnectionError("the connection is lost")
+                await self._settled.wait()
+                socket = self._socket
+                if socket is None:
+                    raise self._end or ClientConnectionError("the client is not connected")
+                try:
+                    await socket.send(frame)
+                except ClientError as error:
+                    if not self._can_resume(error):
+                        raise
+                    self._lose(error)
+                else:
+                    if self._liveness is not None:
+                        self._liveness.sent()
+                    return
 
     async def _teardown(self) -> None:
         socket, self._socket = self._socket, None
+        self._settled.set()
         if socket is not None:
             await socket.close()
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = self._tasks, set()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._farewells)
+
+    # The connection's life
+
+    async def _serve(self, socket: Socket) -> None:
+        try:
+            while True:
+                loss = await self._read_until_lost(socket)
+                socket = await self._come_back(loss)
+        except ClientError as error:
+            self._connection_lost(error)
+        finally:
+            self._settled.set()
+
+    async def _read_until_lost(self, socket: Socket) -> ClientError:
+        """Read a socket to its end; ``_lose`` ends it before that."""
+        self._lost_by = None
+        self._reading = asyncio.create_task(self._read(socket))
+        try:
+            await asyncio.wait({self._reading})
+        finally:
+            self._reading.cancel()
+            self._socket = None
+            self._settled.clear()
+            self._abandon(socket)
+        return self._lost_by or ClientConnectionError("the connection was lost")
 
     async def _read(self, socket: Socket) -> None:
         try:
             while True:
                 self._take(await socket.recv())
         except ClientError as error:
-            self._connection_lost(error)
+            self._lost_by = self._lost_by or error
+
+    def _lose(self, error: ClientError) -> None:
+        """The connection is of no use any more, whatever the socket says."""
+        self._settled.clear()
+        self._lost_by = self._lost_by or error
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def _can_resume(self, loss: ClientError) -> bool:
+        return (
+            self._reconnect is not None
+            and self._token is not None
+            and not self._closing
+            and not self.closed
+            and not isinstance(loss, ClientSessionClosedError)
+        )
+
+    async def _come_back(self, loss: ClientError) -> Socket:
+        if not self._can_resume(loss) or self._reconnect is None or self._token is None:
+            raise loss
+        lost_at = asyncio.get_running_loop().time()
+        self._distribute(ConnectionLost(session_id=self.session_id, reason=str(loss)))
+        request = ResumeRequest(
+            session_id=self.session_id,
+            resume_token=self._token,
+            last_received_server_event_seq=self._last_seq,
+        )
+        self.trace.sent(encode_command(request))
+        resumed = await Resumption(
+            lambda: self._connect(resume_url(self._url)),
+            request,
+            self._reconnect,
+            report=self._dispatch,
+            abandon=self._abandon,
+        ).run()
+        await self._go_on(resumed, asyncio.get_running_loop().time() - lost_at)
+        return resumed.socket
+
+    async def _go_on(self, resumed: Resumed, outage_s: float) -> None:
+        self._resumes += 1
+        self._note_token(resumed.answer)
+        self._dispatch(resumed.answer)
+        self._distribute(
+            ConnectionResumed(
+                session_id=self.session_id,
+                outage_s=outage_s,
+                attempts=resumed.attempts,
+                attachment_generation=int(resumed.answer.get("attachment_generation") or 0),
+            )
+        )
+        self._socket = resumed.socket
+        await self._raise_fence()
+        if self._liveness is not None:
+            self._liveness.reset()
+        self._settled.set()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(asyncio.create_task(work))
+
+    def _abandon(self, socket: Socket) -> None:
+        # A close can take its time when nobody answers; nothing waits for it.
+        farewell = asyncio.create_task(socket.close())
+        self._farewells.add(farewell)
+        farewell.add_done_callback(self._farewells.discard)
+
+    async def _connect(self, url: str) -> Socket:
+        headers = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        return await self._socket_factory(url, headers)
+
+    # Frames
 
     def _take(self, frame: str | bytes) -> None:
+        if self._liveness is not None:
+            self._liveness.received()
         try:
             payload = _FRAME.decode(frame)
         except msgspec.DecodeError:
@@ -186,82 +257,62 @@ class DuplexClient(DuplexClientBase):
             return
         seq = payload.get("server_event_seq")
         if not isinstance(seq, int):
-            self._dispatch(payload)
+            self._note_token(payload)
+            self._hand_out(payload)
         elif seq > self._last_seq:
-            self._dispatch(payload)
+            self._hand_out(payload)
             self._last_seq = seq
-            self._ack_due.set()
+            if self._acks is not None:
+                self._acks.received(seq, len(frame))
 
-    async def _acknowledge(self) -> None:
-        # One cumulative acknowledgement for all that arrived meanwhile.
-        while True:
-            await self._ack_due.wait()
-            self._ack_due.clear()
-            ack = {"type": "session.event_ack", "server_event_seq": self._last_seq}
+    def _hand_out(self, payload: dict[str, Any]) -> None:
+        if self._fence is not None and self._is_fence(payload):
+            self._lower_fence()
+        else:
+            self._dispatch(payload)
+
+    def _note_token(self, payload: Mapping[str, Any]) -> None:
+        match payload.get("type"):
+            case "session.created" | "session.resumed":
+                self._token = payload.get("resume_token")
+            case "session.resync_required" | "session.replaced":
+                # Events were lost, or the session is somebody else's now: there is no way back.
+                self._token = None
+            case _:
+                pass
+
+    async def _send_control(self, payload: dict[str, Any]) -> None:
+        """Send what serves the connection; without one it is not needed."""
+        socket = self._socket
+        if socket is not None and self._end is None:
+            self.trace.sent(payload)
             with contextlib.suppress(ClientError):
-                await self.send(ack)
+                await socket.send(msgspec.json.encode(payload).decode())
 
-    async def _stay_alive(self, interval_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._last_sent = loop.time()
-        while True:
-            await asyncio.sleep(self._last_sent + interval_s - loop.time())
-            if loop.time() - self._last_sent >= interval_s:
-                with contextlib.suppress(ClientError):
-                    await self.send({"type": "session.heartbeat"})
+    # Commands that a lost connection may have swallowed
 
+    async def _raise_fence(self) -> None:
+        """Find out which commands did not arrive: what is unanswered when this one is, is lost.
 
-def session_url(url: str, *, model: str | None, duplex: bool) -> str:
-    """Complete a server's address to that of its session endpoint.
+        A session takes commands in order, so the answer to a signal of a name of its own comes
+        after those to all that arrived before. Without it a lost command would be taken for
+        answered by the answer to the next of its kind.
+        """
+        signal = SignalTurn(event=f"{_FENCE_SIGNAL}.{self._resumes}")
+        self._fence = (signal.event, self._receipts.unanswered())
+        await self._send_control(encode_command(signal))
 
-    Raises:
-        ValueError: it is no address of a WebSocket or HTTP server.
-    """
-    parts = urlsplit(url if "://" in url else f"ws://{url}")
-    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    if scheme not in ("ws", "wss") or not parts.netloc:
-        raise ValueError(f"not the address of a server: {url!r}")
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if duplex:
-        # The first frame is our own session.update, so nothing shall open before it.
-        query = {"duplex": "1", "autostart": "0"} | query
-    if model is not None:
-        query["model"] = model
-    path = parts.path if parts.path not in ("", "/") else "/v1/realtime"
-    return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
+    def _is_fence(self, payload: Mapping[str, Any]) -> bool:
+        return (
+            self._fence is not None
+            and payload.get("type") == "turn.event"
+            and payload.get("event") == self._fence[0]
+        )
 
-
-def _without_query(url: str) -> str:
-    return urlunsplit(urlsplit(url)._replace(query=""))
-
-
-def _refused(error: InvalidStatus) -> ClientConnectionError:
-    status = error.response.status_code
-    hints = {
-        401: "give the server's key: --api-key or DUPLEX_API_KEY",
-        403: "the server refuses this origin",
-        503: "the server is full; try again later",
-    }
-    said = _refusal_message(bytes(error.response.body or b""))
-    return ClientConnectionError(
-        f"the server refused the connection with HTTP {status}{said}",
-        status=status,
-        hint=hints.get(status),
-    )
-
-
-def _refusal_message(body: bytes) -> str:
-    try:
-        return f": {msgspec.json.decode(body)['error']['message']}"
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return ""
-
-
-def _lost(error: ConnectionClosed) -> ClientError:
-    code = error.rcvd.code if error.rcvd is not None else None
-    reason = error.rcvd.reason if error.rcvd is not None else ""
-    if code in (1000, 1001):
-        return ClientSessionClosedError(reason or "closed by the server")
-    return ClientConnectionError(
-        f"the connection was lost ({reason or code or 'no close frame'})", close_code=code
-    )
+    def _lower_fence(self) -> None:
+        assert self._fence is not None
+        _, doubtful = self._fence
+        self._fence = None
+        self._receipts.give_up(
+            ClientConnectionError("the connection was lost before the answer came"), doubtful
+        )

@@ -46,6 +46,7 @@ class InlineDuplexClient(DuplexClientBase):
         session: as ``DuplexClientBase``.
         open_timeout_s: as ``DuplexClientBase``.
         queue_size: as ``DuplexClientBase``.
+        trace_size: as ``DuplexClientBase``.
     """
 
     def __init__(
@@ -55,8 +56,11 @@ class InlineDuplexClient(DuplexClientBase):
         *,
         open_timeout_s: float = 30.0,
         queue_size: int = 1024,
+        trace_size: int = 256,
     ) -> None:
-        super().__init__(session, open_timeout_s=open_timeout_s, queue_size=queue_size)
+        super().__init__(
+            session, open_timeout_s=open_timeout_s, queue_size=queue_size, trace_size=trace_size
+        )
         self._omni = omni
         self._handle: DuplexSessionHandle | None = None
         self._reader: asyncio.Task[None] | None = None
