@@ -21,6 +21,7 @@ from .machine import describe_machine
 from .report import print_figures, write_json
 from .session_layer import measure_session_layer
 from .spoken_latency import measure_spoken_latency
+from .worker_overhead import measure_worker_overhead
 from .workload import FULL, SMOKE, Workload
 
 Part = Callable[[Workload, int], list[Figure]]
@@ -30,6 +31,10 @@ PARTS: dict[str, tuple[str, Part]] = {
     "session": (
         "The session layer, in process",
         lambda workload, seed: asyncio.run(measure_session_layer(workload.units, seed)),
+    ),
+    "workers": (
+        "A stage in a process, next to one in a thread",
+        lambda workload, _: measure_worker_overhead(workload.units),
     ),
     "spoken": (
         "The local plugin, through real sockets",
