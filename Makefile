@@ -40,7 +40,7 @@ talk: $(STAMP) ## speak into the microphone
 test: test-common test-clients ## all the tests
 
 test-common: $(STAMP)
-	$(PY) -m pytest
+	$(PY) -m pytest $(PYTEST_FLAGS)
 
 # The stock clients want other versions than we do, so they live in an environment of their own
 # and meet the server only through its socket.

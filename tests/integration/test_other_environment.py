@@ -68,7 +68,7 @@ class Model(StageModel):
 
 
 def install(
-    site: Path, distribution: str, package: str, sources: dict[str, str], meta: str
+    site: Path, distribution: str, package: str, sources: dict[str, str], meta: str = ""
 ) -> None:
     """Put a package with its metadata into a folder of packages."""
     folder = site / package
@@ -108,8 +108,8 @@ class Environment:
         assert sdk is not None
         assert sdk.origin is not None
         (self.site / "sdk.pth").write_text(str(Path(sdk.origin).parents[1]))
-        install(self.site, "duplex-sdk", "not_the_sdk_itself", {}, "")
-        install(self.site, "rivalry", "rivalry", {"__init__.py": "VERSION = 2"}, "")
+        install(self.site, "duplex-sdk", "not_the_sdk_itself", {})
+        install(self.site, "rivalry", "rivalry", {"__init__.py": "VERSION = 2"})
         install_plugin(self.site, "clash")
 
     def _link(self, package: str) -> None:
@@ -125,11 +125,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 @pytest.fixture
-def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library in the version that the other environment can't bear, on our own path."""
-    install(tmp_path / "site", "rivalry", "rivalry", {"__init__.py": "VERSION = 1"}, "")
+    install(tmp_path / "site", "rivalry", "rivalry", {"__init__.py": "VERSION = 1"})
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
-    return tmp_path
+    said = subprocess.check_output([sys.executable, "-c", "print(__import__('rivalry').VERSION)"])
+    assert said == b"1\n"
 
 
 @pytest.fixture
@@ -144,16 +145,8 @@ def clean_imports() -> Iterator[None]:
             del sys.modules[name]
 
 
-async def test_a_plugin_of_another_environment_is_served(
-    environment: Environment, ours: Path
-) -> None:
-    here = subprocess.run(
-        [sys.executable, "-c", "import rivalry; print(rivalry.VERSION)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert here.stdout.strip() == "1"
+@pytest.mark.usefixtures("ours")
+async def test_a_plugin_of_another_environment_is_served(environment: Environment) -> None:
     arguments = ("--plugin", "clash", "--worker-python", str(environment.python))
     async with (
         ServerProcess(*arguments, "--device", "cpu") as server,
@@ -190,7 +183,7 @@ class TestReading:
         self, environment: Environment
     ) -> None:
         other = read_environment(environment.python)
-        assert other.names == ("clash", "scripted")
+        assert "clash" in other.names
         spec = other.find("clash")
         assert spec.summary == "at odds with the server"
         module = spec.load().__module__
@@ -205,7 +198,7 @@ class TestReading:
     def test_a_plugin_that_is_not_there_is_named_with_those_that_are(
         self, environment: Environment
     ) -> None:
-        with pytest.raises(PluginNotFoundError, match="it has: clash, scripted") as failure:
+        with pytest.raises(PluginNotFoundError, match="it has: clash") as failure:
             read_environment(environment.python).find("clsh")
         assert str(environment.python) in (failure.value.hint or "")
 
@@ -216,9 +209,7 @@ class TestReading:
         with pytest.raises(PluginConflictError, match="loaded already"):
             read_environment(environment.python).find("clash")
 
-    def test_a_plugin_for_another_api_is_refused(
-        self, environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_plugin_for_another_api_is_refused(self, environment: Environment) -> None:
         install_plugin(environment.site, "newer", api="9.0")
         with pytest.raises(PluginIncompatibleError, match=r"wants plugin API 9\.0"):
             read_environment(environment.python).find("newer")

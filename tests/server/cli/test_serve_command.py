@@ -162,6 +162,12 @@ async def test_taken_port_is_one_sentence_and_a_hint():
         (["--plugin", "scripted", "--plugin-option", "colour=blue"], 2, "no option 'colour'"),
         (["--plugin", "scripted", "--allowed-origin", "friend"], 2, "allowed_origins"),
         (["--plugin", "scripted", "--session-mode", "turn"], 2, "turn mode"),
+        (["--plugin", "scripted", "--stage", "talker.replicas=2"], 2, "stages.talker: no such"),
+        (["--plugin", "scripted", "--stage", "scripted.backend=vllm"], 2, "(from --stage)"),
+        (["--plugin", "scripted", "--stage", "scripted.replicas=no"], 2, "scripted.replicas"),
+        (["--plugin", "scripted", "--stage", "scripted"], 2, "ID.KEY=VALUE"),
+        (["--plugin", "scripted", "--device", "cuda:7"], 1, "no CUDA device"),
+        (["--plugin", "scripted", "--worker-python", "/no/python"], 1, "does not run"),
         (["--plugin", "scripted", "--host", "no.such.host.invalid"], 1, "no.such.host.invalid"),
     ],
 )

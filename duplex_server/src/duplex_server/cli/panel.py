@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duplex_sdk.stage.device import cuda_devices
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
@@ -22,7 +23,7 @@ def print_panel(resolved: ResolvedSettings, omni: DuplexOmni, address: str) -> N
         "demo page": f"{address}/",
         "realtime": f"{address.replace('http', 'ws', 1)}/v1/realtime",
         "plugin": _plugin(resolved),
-        "device": omni.device,
+        "device": _device(resolved, omni),
         "sessions": f"{omni.runtime_config.max_sessions} at once",
         "key": "required" if resolved.settings.serving.api_keys else "none needed",
     }
@@ -40,6 +41,15 @@ def _grid(rows: dict[str, str]) -> Table:
     for name, value in rows.items():
         grid.add_row(name, value)
     return grid
+
+
+def _device(resolved: ResolvedSettings, omni: DuplexOmni) -> str:
+    nobody_chose = resolved.settings.device is None and not any(
+        "device" in stage.changes for stage in resolved.settings.stages.values()
+    )
+    if omni.device == "cpu" and nobody_chose and not cuda_devices():
+        return "cpu  (no CUDA device here; large models are slow on it)"
+    return omni.device
 
 
 def _plugin(resolved: ResolvedSettings) -> str:
