@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionDelivery"]
 
+_FRAMES_PER_TURN = 16
+
 
 class SessionDelivery:
     """Takes a session's events to whatever socket is attached. Belongs to the serving loop.
@@ -242,8 +244,11 @@ class SessionDelivery:
             self._keep_events()
             try:
                 await attachment.send(self._resumed_frame(token))
-                for frame in missed:
+                for number, frame in enumerate(missed, 1):
                     await attachment.send(frame)
+                    if number % _FRAMES_PER_TURN == 0:
+                        # A socket with room suspends nobody, and others want the loop as well.
+                        await asyncio.sleep(0)
             except BaseException:
                 self.drop(attachment)
                 raise
