@@ -207,8 +207,8 @@ def test_only_short_work_is_cheap() -> None:
     assert ear.is_cheap(unit)
     assert not ear.is_cheap(DecodeAudio(1, bytes(RATE * 2 * 10), "pcm16", RATE))
     ear.configure(ConfigureInput(1, TurnDetection()))
-    assert not ear.is_cheap(unit)
-    assert ear.is_cheap(DecodeAudio(1, bytes(640), "pcm16", RATE))
+    assert ear.is_cheap(unit)
+    assert not ear.is_cheap(DecodeAudio(1, bytes(RATE * 2), "pcm16", RATE))
 
 
 def test_a_person_reading_starts_and_stops_with_silero() -> None:

@@ -51,6 +51,7 @@ from duplex_sdk.session.inputs import (
 )
 from duplex_sdk.stage import Json, StageOutput, StagePrompt
 from duplex_sdk.testing.seeded_ids import SeededIds
+from duplex_server.runtime.detection import Detection
 from duplex_server.runtime.input_room import InputRoom, RoomLimits
 from duplex_server.runtime.offload import Offload
 from duplex_server.runtime.output_buffer import DuplexOutputBuffer, OutputLimits
@@ -140,6 +141,9 @@ class Ear:
     def is_cheap(self, effect: DecodeAudio) -> bool:
         return self.cheap
 
+    def hear(self, effect: DecodeAudio) -> AudioDecoded:
+        return self.decode(effect)
+
     def decode(self, effect: DecodeAudio) -> AudioDecoded:
         self.work()
         return AudioDecoded(effect.op)
@@ -191,6 +195,7 @@ class Bench:
             clock=time.monotonic,
             timers=self.timers,
             offload=self.offload,
+            detection=Detection(loop),
             port=self.port,
             plugin=cast("Any", Plugin()),
             ids=SeededIds(1),

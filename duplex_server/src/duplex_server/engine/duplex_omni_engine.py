@@ -16,6 +16,7 @@ from duplex_server.runtime.control import (
     RoomAskedMessage,
     RoomMadeMessage,
 )
+from duplex_server.runtime.detection import Detection
 from duplex_server.runtime.errors import DuplexSessionError
 from duplex_server.runtime.offload import Offload
 from duplex_server.runtime.output_wakes import OutputWakes
@@ -158,6 +159,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
                 clock=self._clock,
                 timers=timers,
                 offload=offload,
+                detection=Detection(loop),
                 port=port,
                 plugin=self.plugin,
                 ids=self._ids,

@@ -15,31 +15,31 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
-from duplex_sdk.audio import BadAudioError, InputDecoder, PcmChunk, StreamResampler, rms
+from duplex_sdk.audio import BadAudioError, InputDecoder, PcmChunk, rms
 from duplex_sdk.session.inputs import (
     AudioDecoded,
     Fault,
     InputConfigured,
-    SpeechMark,
     SpeechVerdict,
 )
-from duplex_sdk.session.speech_detector import SpeechDetector
 
-from .vad import FRAME_SAMPLES, VAD_RATE, VadBackend, VadProvider, VadUnavailableError
+from .listener import Hearing, Listener
+from .vad import FRAME_SAMPLES, VAD_RATE, VadProvider, VadState, VadUnavailableError
 
 if TYPE_CHECKING:
-    from duplex_sdk.plugin import InputProcessor, TurnDetection
+    from duplex_sdk.plugin import InputProcessor
     from duplex_sdk.session.effects import ConfigureInput, DecodeAudio
     from numpy.typing import NDArray
 
-__all__ = ["SessionEar"]
+__all__ = ["HeardAudio", "SessionEar"]
 
 _logger = logging.getLogger(__name__)
 
 # What one append may cost on the engine loop. Handing work to a thread costs about 55 us, and
-# nothing on the loop may take much over a millisecond, with many sessions appending at once.
-_CHEAP_US = 150.0
-_US_PER_FRAME = 100.0
+# nothing on the loop may take much over a millisecond. Frames are rated one per turn of the loop,
+# together with those of other sessions.
+_CHEAP_US = 400.0
+_US_PER_FRAME = 40.0
 _US_PER_AUDIO_MS = 0.3
 _LOWEST_RATE, _HIGHEST_RATE = 8_000, 192_000
 _SAMPLE_BYTES = {"pcm16": 2, "pcm_f32le": 4, "g711_ulaw": 1, "g711_alaw": 1}
@@ -66,7 +66,7 @@ class SessionEar:
         self._vad = vad
         self._processor = input_processor
         self._decoder = InputDecoder(model_rate)
-        self._listener: _Listener | None = None
+        self._listener: Listener | None = None
         self._clock_samples = 0
         self._reference: deque[tuple[bytes, str, int] | None] = deque()
         self._reference_decoder: tuple[tuple[str, int], InputDecoder] | None = None
@@ -105,13 +105,20 @@ class SessionEar:
             backend = self._vad.backend()
         except VadUnavailableError as error:
             return InputConfigured(effect.op, fault=_unavailable(error))
-        self._listener = _Listener(
+        self._listener = Listener(
             backend, effect.turn_detection, self._model_rate, self._vad_clock()
         )
         return InputConfigured(effect.op)
 
     def decode(self, effect: DecodeAudio) -> AudioDecoded:
-        """Decode one append and listen to it. Never raises.
+        """Decode one append and listen to it: ``hear``, and the rating as well. Never raises."""
+        heard = self.hear(effect)
+        return heard.rate_alone() if isinstance(heard, HeardAudio) else heard
+
+    def hear(self, effect: DecodeAudio) -> AudioDecoded | HeardAudio:
+        """Decode one append; what completes frames of the detector is still to be rated.
+
+        Never raises. Until the rating is done no other call may come but those of playing.
 
         Bytes that are no audio are the fault ``bad_audio``; a rate out of range is ``bad_event``.
         When the detector fails, the samples come back without a verdict and with the fault
@@ -136,8 +143,7 @@ class SessionEar:
         self._clock_samples += length
         if not chunk.data:
             return AudioDecoded(effect.op)
-        verdict, fault = self._listen(chunk, listen=effect.listen)
-        return AudioDecoded(effect.op, audio=chunk, verdict=verdict, fault=fault)
+        return self._listen(effect, chunk)
 
     def play(self, audio: bytes, audio_format: str, rate: int) -> None:
         """Note what the client is about to play, for the input processor's echo reference.
@@ -156,21 +162,20 @@ class SessionEar:
     def _vad_clock(self) -> int:
         return self._clock_samples * VAD_RATE // self._model_rate
 
-    def _listen(self, chunk: PcmChunk, *, listen: bool) -> tuple[SpeechVerdict, Fault | None]:
+    def lose_detector(self) -> None:
+        """The detector failed: from now on audio comes without a verdict."""
+        self._listener = None
+
+    def _listen(self, effect: DecodeAudio, chunk: PcmChunk) -> AudioDecoded | HeardAudio:
         loudness = rms(chunk)
-        if self._listener is None:
-            return SpeechVerdict(rms=loudness), None
-        if not listen:
+        listener = self._listener
+        if listener is not None and effect.listen:
+            heard = HeardAudio(self, effect.op, chunk, loudness, listener.hear(chunk))
+            return heard.outcome() or heard
+        if listener is not None:
             # Audio goes by unheard: what comes next is not its continuation.
-            self._listener.reset(self._vad_clock())
-            return SpeechVerdict(rms=loudness), None
-        try:
-            return self._listener.hear(chunk, loudness), None
-        except Exception as error:
-            # Whatever a runtime raises, the session goes on without a detector.
-            _logger.exception("voice activity detection failed; it is off for this session")
-            self._listener = None
-            return SpeechVerdict(rms=loudness), _unavailable(error)
+            listener.reset(self._vad_clock())
+        return AudioDecoded(effect.op, chunk, SpeechVerdict(rms=loudness))
 
     def _processed(self, chunk: PcmChunk) -> PcmChunk:
         if self._processor is None:
@@ -212,52 +217,53 @@ class SessionEar:
             return None
 
 
-class _Listener:
-    """Cuts a stream into frames of 512 samples at 16 kHz and runs the detector over them."""
+class HeardAudio:
+    """Decoded audio whose frames are still to be rated.
+
+    Attributes:
+        backend: rates them.
+    """
+
+    __slots__ = ("_audio", "_ear", "_hearing", "_op", "_rms", "backend")
 
     def __init__(
-        self, backend: VadBackend, settings: TurnDetection, model_rate: int, clock_samples: int
+        self, ear: SessionEar, op: int, audio: PcmChunk, loudness: float, hearing: Hearing
     ) -> None:
-        self._backend = backend
-        self._detector = SpeechDetector(settings, clock_samples=clock_samples)
-        self._rate = model_rate
-        self._clear()
+        self.backend = hearing.listener.backend
+        self._ear = ear
+        self._op = op
+        self._audio = audio
+        self._rms = loudness
+        self._hearing = hearing
 
-    def _clear(self) -> None:
-        self._state = self._backend.fresh()
-        self._resampler = StreamResampler(self._rate, VAD_RATE)
-        self._partial: NDArray[np.float32] = np.zeros(0, dtype=np.float32)
+    def next_frame(self) -> tuple[NDArray[np.float32], VadState]:
+        """What ``VadBackend.infer`` takes. Only before the outcome is there."""
+        frame = self._hearing.frame
+        assert frame is not None
+        return frame, self._hearing.listener.state
 
-    def reset(self, clock_samples: int) -> None:
-        """Forget the stream; what comes next begins at this sample of the input's 16 kHz clock."""
-        self._clear()
-        self._detector.skip(clock_samples - self._detector.clock_samples)
-        self._detector.reset()
+    def rated(self, probability: float, state: VadState) -> None:
+        """What ``VadBackend.infer`` gave for ``next_frame``."""
+        self._hearing.rated(probability, state)
 
-    def hear(self, chunk: PcmChunk, rms: float) -> SpeechVerdict:
-        """Run over every frame that ``chunk`` completes."""
-        samples = self._resampler.process(chunk).numpy()
-        pending = np.concatenate((self._partial, samples))
-        whole = len(pending) - len(pending) % FRAME_SAMPLES
-        self._partial = pending[whole:]
-        marks: list[SpeechMark] = []
-        spoken = self._detector.active
-        voiced = self._detector.voiced_samples
-        for start in range(0, whole, FRAME_SAMPLES):
-            probability, self._state = self._backend.infer(
-                pending[start : start + FRAME_SAMPLES], self._state
-            )
-            mark = self._detector.frame(probability)
-            if mark is not None:
-                marks.append(mark)
-            spoken = spoken or self._detector.active
-        return SpeechVerdict(
-            is_speech=spoken,
-            active=self._detector.active,
-            marks=tuple(marks),
-            rms=rms,
-            voiced_ms=(self._detector.voiced_samples - voiced) * 1000 / VAD_RATE,
-        )
+    def outcome(self) -> AudioDecoded | None:
+        """The audio with its verdict; None while frames are left."""
+        if self._hearing.frame is not None:
+            return None
+        return AudioDecoded(self._op, self._audio, self._hearing.verdict(self._rms))
+
+    def rate_alone(self) -> AudioDecoded:
+        """Rate all frames that are left, here and now. Never raises."""
+        try:
+            while (outcome := self.outcome()) is None:
+                self.rated(*self.backend.infer(*self.next_frame()))
+        except Exception as error:
+            # Whatever a runtime raises, the session goes on without a detector.
+            _logger.exception("voice activity detection failed; it is off for this session")
+            self._ear.lose_detector()
+            verdict = SpeechVerdict(rms=self._rms)
+            return AudioDecoded(self._op, self._audio, verdict, _unavailable(error))
+        return outcome
 
 
 def _bad_rate(rate: int) -> Fault:

@@ -67,13 +67,14 @@ class PendingOps:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def run_now(self, op: int, kind: OpKind, work: Callable[[], Input]) -> None:
-        """Work that does not wait: its outcome, or that it failed."""
+    def run_now(self, op: int, kind: OpKind, work: Callable[[], Input | None]) -> None:
+        """Work that does not wait: its outcome, or that it failed; None: it handed the op on."""
         try:
             outcome = work()
         except Exception as error:
             outcome = self._failure(op, kind, error)
-        self._settle(outcome)
+        if outcome is not None:
+            self._settle(outcome)
 
     def run_eagerly(
         self, op: int, kind: OpKind, work: Coroutine[Any, Any, T], done: Callable[[T], Input]
@@ -97,8 +98,14 @@ class PendingOps:
 
     def run_thread(self, op: int, kind: OpKind, work: Callable[[], Input]) -> None:
         """Slow synchronous work, on a thread."""
+        self.run_elsewhere(op, kind, lambda report: self._services.offload.run(work, report))
+
+    def run_elsewhere(
+        self, op: int, kind: OpKind, start: Callable[[Callable[[Outcome[Any]], None]], None]
+    ) -> None:
+        """Work that ``start`` hands on with where to report what became of it, on the loop."""
         self._begin(op, kind)
-        self._services.offload.run(work, lambda outcome: self._thread_done(op, kind, outcome))
+        start(lambda outcome: self._reported(op, kind, outcome))
 
     def close(self) -> None:
         """Call everything off; no outcome is reported any more."""
@@ -136,7 +143,7 @@ class PendingOps:
         else:
             self._settle(done(task.result()))
 
-    def _thread_done(self, op: int, kind: OpKind, outcome: Outcome[Input]) -> None:
+    def _reported(self, op: int, kind: OpKind, outcome: Outcome[Input]) -> None:
         if not self._finish(op):
             return
         if outcome.value is None:

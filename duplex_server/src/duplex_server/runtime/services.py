@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from duplex_sdk.session.effects import AnswerControl
     from duplex_sdk.session.ids import IdSource
 
+    from .detection import Detection
     from .offload import Offload
     from .timers import Timers
 
@@ -28,6 +29,7 @@ class EngineServices:
         clock: seconds, the only clock of the session layer.
         timers: deadlines on that clock.
         offload: threads for slow synchronous work.
+        detection: rates what the sessions hear.
         port: the stages.
         plugin: the model's light half.
         ids: where ids come from.
@@ -38,6 +40,7 @@ class EngineServices:
     clock: Callable[[], float]
     timers: Timers
     offload: Offload
+    detection: Detection
     port: DuplexStagePort
     plugin: DuplexModelPlugin
     ids: IdSource

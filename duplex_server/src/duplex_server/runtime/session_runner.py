@@ -263,11 +263,19 @@ class DuplexSessionRunner:
     # Performers, by effect
 
     def _decode(self, effect: DecodeAudio) -> None:
-        if self._ear.is_cheap(effect):
-            self._ops.run_now(effect.op, DECODE, lambda: self._ear.decode(effect))
-        else:
-            ear = self._ear
+        ear = self._ear
+        if not ear.is_cheap(effect):
             self._ops.run_thread(effect.op, DECODE, lambda: ear.decode(effect))
+        else:
+            self._ops.run_now(effect.op, DECODE, lambda: self._hear(effect))
+
+    def _hear(self, effect: DecodeAudio) -> AudioDecoded | None:
+        heard = self._ear.hear(effect)
+        if isinstance(heard, AudioDecoded):
+            return heard
+        detection = self._services.detection
+        self._ops.run_elsewhere(effect.op, DECODE, lambda report: detection.add(heard, report))
+        return None
 
     def _configure(self, effect: ConfigureInput) -> None:
         ear = self._ear

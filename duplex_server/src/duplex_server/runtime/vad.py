@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -75,13 +76,15 @@ class VadBackend(ABC):
             The probability of speech in 0..1, and the state for the next frame of this stream.
         """
 
+    def infer_batch(
+        self, frames: Sequence[tuple[NDArray[np.float32], VadState]]
+    ) -> list[tuple[float, VadState]]:
+        """``infer`` for one frame each of several streams; by default one after the other."""
+        return [self.infer(frame, state) for frame, state in frames]
+
 
 class SileroVad(VadBackend):
-    """Silero's recurrent model on onnxruntime, one thread: about 0.1 ms a frame.
-
-    A batch of frames of several sessions would cost half as much per frame, but would have to be
-    gathered across sessions; at 0.3 % of a core per session that is not worth a delay.
-    """
+    """Silero's recurrent model on onnxruntime, one thread: 0.1 ms a frame, half in a batch."""
 
     def __init__(self, model: bytes) -> None:
         """Load a model of the 16 kHz family.
@@ -121,11 +124,25 @@ class SileroVad(VadBackend):
 
     def infer(self, frame: NDArray[np.float32], state: VadState) -> tuple[float, VadState]:
         """Rate one frame; the model also sees the last 4 ms of the frame before."""
-        heard = np.concatenate((state.context, frame))
+        return self.infer_batch([(frame, state)])[0]
+
+    def infer_batch(
+        self, frames: Sequence[tuple[NDArray[np.float32], VadState]]
+    ) -> list[tuple[float, VadState]]:
+        """The same for several streams in one call of the runtime, to the same bits."""
+        heard = np.stack([np.concatenate((state.context, frame)) for frame, state in frames])
+        hidden = np.concatenate([state.hidden for _, state in frames], axis=1)
         output, hidden = self._session.run(
-            None, {"input": heard[np.newaxis], "state": state.hidden, "sr": self._rate}
+            None, {"input": heard, "state": hidden, "sr": self._rate}
         )
-        return float(output[0, 0]), VadState(context=heard[-_SILERO_CONTEXT:], hidden=hidden)
+        # Copies: a view would keep the whole batch alive for one stream that falls silent.
+        return [
+            (
+                float(output[row, 0]),
+                VadState(heard[row, -_SILERO_CONTEXT:].copy(), hidden[:, row : row + 1].copy()),
+            )
+            for row in range(len(frames))
+        ]
 
 
 class EnergyVad(VadBackend):
