@@ -22,7 +22,9 @@ plugin = PluginSpec(
     licence="NVIDIA Open Model License (gated), CC-BY-4.0 (Moshi base)",
     input_sample_rate=24_000,
     output_sample_rate=24_000,
-    capabilities=frozenset({"input_append", "multi_session", "playback_ack"}),
+    capabilities=frozenset(
+        {"input_append", "model_native_turn_policy", "multi_session", "playback_ack"}
+    ),
     voices=BUNDLED_VOICES,
     options=(
         PluginOption(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +46,14 @@ class Header:
         return entry.shape
 
     def count(self, pattern: str) -> int:
-        """How many of ``pattern`` with 0, 1, 2... in place of ``{}`` there are, without gaps."""
-        number = 0
-        while pattern.format(number) in self.tensors:
-            number += 1
-        return number
+        """How many there are of a tensor whose name has a number in place of ``{}``.
+
+        The highest number decides, so that one that is missing in between is missed by name.
+        """
+        before, after = map(re.escape, pattern.split("{}"))
+        numbered = re.compile(f"{before}([0-9]{{1,4}}){after}")
+        found = (numbered.fullmatch(name) for name in self.tensors)
+        return max((int(match[1]) + 1 for match in found if match), default=0)
 
     @property
     def byte_count(self) -> int:

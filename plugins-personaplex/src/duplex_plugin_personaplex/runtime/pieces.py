@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable
 from pathlib import Path
 
 import sentencepiece
@@ -39,6 +40,10 @@ class TextTokens:
         """The tokens of a role; none for an empty one."""
         marked = role_text(text)
         return list(self._model.encode(marked)) if marked else []
+
+    def names(self, numbers: Iterable[int]) -> list[str]:
+        """The pieces of these tokens as the tokenizer writes them."""
+        return [self._model.id_to_piece(number) for number in numbers]
 
     def bytes_of(self, token: int) -> bytes:
         """What a token shows of itself; nothing for padding and control tokens."""

@@ -245,8 +245,8 @@ def mimi_sizes(header: Header, overrides: Mapping[str, int]) -> MimiSizes:
     while (name := f"encoder.model.{3 * len(stages) + 3}.conv.conv.weight") in header.tensors:
         stages.append(header.shape(name)[2] // 2)
     last = header.shape(f"encoder.model.{3 * len(stages) + 2}.conv.conv.weight")
-    codebook = "quantizer.rvq_{}.vq.layers.{}._codebook.embedding_sum"
-    bins, codebook_dim = header.shape(codebook.format("first", 0))
+    codebook = "vq.layers.{}._codebook.embedding_sum"
+    bins, codebook_dim = header.shape("quantizer.rvq_first." + codebook.format(0))
     dimension = last[0]
     layers = "encoder_transformer.transformer.layers.{}.norm1.weight"
     sizes = MimiSizes(
@@ -264,7 +264,7 @@ def mimi_sizes(header: Header, overrides: Mapping[str, int]) -> MimiSizes:
         context=overrides.get("mimi_context", _MIMI_CONTEXT),
         codebook_dim=codebook_dim,
         bins=bins,
-        codebooks=1 + header.count(codebook.format("rest", "{}")),
+        codebooks=1 + header.count("quantizer.rvq_rest." + codebook),
     )
     if sizes.frame_samples != FRAME_SAMPLES or sizes.codebooks < AGENT_CODES:
         raise CheckpointError(

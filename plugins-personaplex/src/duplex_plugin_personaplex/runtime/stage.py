@@ -119,6 +119,15 @@ class FrameStage(StageModel[Caller]):
         ]
         return outputs
 
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self._active.device
+
+    def parts(self) -> tuple[BatchCodec, FrameStepper]:
+        """What computes; for measurements."""
+        return self._codec, self._stepper
+
     def update(self, state: Caller, session: StageSession) -> None:
         """Only sampling can change."""
         self._stepper.set_sampling(state.row, row_sampling(session.sampling, session.seed))

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from .errors import CheckpointError
 from .headers import Header
 
-__all__ = ["check_tensor", "read_tensors"]
+__all__ = ["check_tensor", "damaged_tensors", "read_tensors"]
 
 
 def read_tensors(
@@ -39,6 +39,22 @@ def read_tensors(
                 if wanted != 0:
                     yield name, _tensor(file, header.path, name, wanted)
                 read(entry.byte_count)
+    except SafetensorError as error:
+        raise CheckpointError(f"{header.path.name} cannot be read: {error}") from error
+
+
+def damaged_tensors(header: Header, device: torch.device) -> Iterator[tuple[str, str]]:
+    """The tensors of a file that nobody should rely on, and why; reads all of it.
+
+    Raises:
+        CheckpointError: the file cannot be read to its end.
+    """
+    try:
+        with safe_open(header.path, framework="pt", device=str(device)) as file:
+            for name in header.tensors:
+                problem = check_tensor(file.get_tensor(name))
+                if problem is not None:
+                    yield name, problem
     except SafetensorError as error:
         raise CheckpointError(f"{header.path.name} cannot be read: {error}") from error
 

@@ -27,7 +27,7 @@ __all__ = ["write_tiny_checkpoint"]
 
 _MOST_PIECES = 96
 _PAD = 3
-_CONTEXT = 512
+_CONTEXT = 192
 _VOICE_STEPS = 12
 # How strongly the text channel prefers to pad; found by trying.
 _PAD_BIAS = 3.6
