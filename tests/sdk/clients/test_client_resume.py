@@ -19,6 +19,7 @@ from duplex_sdk.clients import (
 )
 from duplex_sdk.protocol.duplex import (
     ErrorEvent,
+    SessionClosed,
     SessionReplaced,
     SessionResumed,
     SessionResyncRequired,
@@ -325,6 +326,47 @@ def test_close_does_not_wait_for_a_connection_to_come_back(talk: Any) -> None:
         assert loop.time() == start
         with pytest.raises(ClientConnectionError):
             await appending
+
+    talk(conversation)
+
+
+def test_close_that_was_lost_on_its_way_is_asked_for_again(talk: Any) -> None:
+    async def conversation(client: DuplexClient, server: Any) -> None:
+        first = await server.connection(1)
+        events = client.events()
+        closing = asyncio.create_task(client.close())
+        await settle()
+        assert first.sent_types()[-1] == "session.close"
+        first.breaks(CABLE)
+        second = await server.connection(2)
+        second.says_resumed()
+        await settle()
+        assert "session.close" not in second.sent_types()
+        name = second.sent_of("turn.signal")[0]["event"]
+        second.says("turn.event", session_id="s", epoch=0, event=name, turn_state="idle")
+        await settle()
+        assert second.sent_types()[-1] == "session.close"
+        second.says("session.closed", session_id="s", epoch=0, reason="client_close", event={})
+        await closing
+        assert [type(event) async for event in events][-1] is SessionClosed
+
+    talk(conversation)
+
+
+def test_frame_that_cannot_be_handled_ends_the_client_and_is_not_asked_for_again(
+    talk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def conversation(client: DuplexClient, server: Any) -> None:
+        events = client.events()
+
+        def fails(_: Any) -> None:
+            raise ValueError("a fault of ours")
+
+        monkeypatch.setattr(client, "_dispatch", fails)
+        numbered(await server.connection(1), 1)
+        with pytest.raises(ClientError, match="a fault of ours"):
+            await anext(events)
+        assert len(server.sockets) == 1
 
     talk(conversation)
 

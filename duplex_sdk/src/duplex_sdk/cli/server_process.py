@@ -52,6 +52,11 @@ class ServerProcess:
             raise RuntimeError("the server was not started")
         return self._process.pid
 
+    def kill(self) -> None:
+        """End it as a crash does: no goodbye to anybody."""
+        if self._process is not None:
+            self._process.kill()
+
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -86,7 +86,6 @@ class DuplexClientBase(SessionCommands):
         self._players: dict[PlaybackReporter, asyncio.Task[None]] = {}
         self._end: ClientError | None = None
         self._opened = False
-        self._closing = False
         self.skipped_frames = 0
         self.trace = WireTrace(trace_size)
 
@@ -129,22 +128,25 @@ class DuplexClientBase(SessionCommands):
             events.close()
 
     async def close(self, timeout_s: float = 20.0, *, reason: str = "client_close") -> None:
-        """End the session: ask, wait up to ``timeout_s`` for its last event, let go. Idempotent.
-
-        A session whose connection is lost just now is not waited for; the server ends it later.
-        """
-        self._closing = True
+        """End the session: ask, wait up to ``timeout_s`` for its last event, let go. Idempotent."""
         if self._end is None and self._opened:
-            ended = self.events()
             with contextlib.suppress(ClientError, TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._report_playback()
-                    await self._send(CloseSession(reason=reason))
-                    async for _ in ended:
-                        pass
+                    await self._ask_to_end(reason)
         await self._teardown()
         self._finish(ClientSessionClosedError(reason), orderly=True)
         await asyncio.gather(*self._players.values(), return_exceptions=True)
+
+    async def _ask_to_end(self, reason: str) -> None:
+        while True:
+            receipt = await self._send(CloseSession(reason=reason))
+            try:
+                await receipt.acknowledged(None)
+                return
+            except ClientConnectionError:
+                # Lost on its way, over a connection that is back: asked again. Else this raises.
+                continue
 
     @property
     def closed(self) -> bool:

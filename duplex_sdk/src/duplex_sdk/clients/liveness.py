@@ -10,8 +10,6 @@ from .errors import ClientConnectionError
 
 __all__ = ["Liveness"]
 
-ANSWER_TIMEOUT_S = 10.0
-
 
 class Liveness:
     """Sends a heartbeat after silence in either direction, and expects a sign of life upon it.
@@ -22,6 +20,7 @@ class Liveness:
         send: sends a frame, if there is a connection to send it on.
         lost: called when the other side gives no sign of life.
         interval_s: of silence, before a heartbeat.
+        answer_timeout_s: longest wait for a sign of life after a heartbeat.
     """
 
     def __init__(
@@ -30,10 +29,12 @@ class Liveness:
         lost: Callable[[ClientConnectionError], None],
         *,
         interval_s: float,
+        answer_timeout_s: float,
     ) -> None:
         self._send = send
         self._lost = lost
         self._interval_s = interval_s
+        self._answer_timeout_s = answer_timeout_s
         self._sent_at = 0.0
         self._received_at = 0.0
         self._asked_at: float | None = None
@@ -61,7 +62,7 @@ class Liveness:
         while True:
             await asyncio.sleep(max(0.0, self._due() - loop.time()))
             now = loop.time()
-            if self._asked_at is not None and now >= self._asked_at + ANSWER_TIMEOUT_S:
+            if self._asked_at is not None and now >= self._asked_at + self._answer_timeout_s:
                 self.reset()
                 self._lost(ClientConnectionError("the server gives no sign of life"))
             elif now >= self._due():
@@ -73,5 +74,5 @@ class Liveness:
     def _due(self) -> float:
         """When there is something to do, as things stand."""
         if self._asked_at is not None:
-            return self._asked_at + ANSWER_TIMEOUT_S
+            return self._asked_at + self._answer_timeout_s
         return min(self._sent_at, self._received_at) + self._interval_s

@@ -54,8 +54,7 @@ class PlaybackReporter:
         try:
             self.player.feed(event)
         except Exception:
-            self._failed = True
-            _log.exception("a player failed and gets no more audio")
+            self._give_up_player()
             return
         if isinstance(event, AudioDelta):
             self._began(event)
@@ -88,12 +87,25 @@ class PlaybackReporter:
         """
         async with self._telling:
             unheard, self._unheard = self._unheard, {}
-            for report in (*unheard.values(), *self.player.reports()):
+            for report in (*unheard.values(), *self._new_reports()):
                 if report.played_ms > self._told_ms.get(report.response_id, -1):
                     self._told_ms[report.response_id] = report.played_ms
                     await self._tell(report)
             if self.player.silent:
                 self._told_ms.clear()
+
+    def _new_reports(self) -> tuple[PlayedAudio, ...]:
+        if self._failed:
+            return ()
+        try:
+            return self.player.reports()
+        except Exception:
+            self._give_up_player()
+            return ()
+
+    def _give_up_player(self) -> None:
+        self._failed = True
+        _log.exception("a player failed and gets no more audio")
 
     def _is_muted(self, event: DuplexEvent) -> bool:
         if isinstance(event, ResponseDone):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Coroutine, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from duplex_sdk.protocol.duplex import ResumeRequest, SignalTurn, encode_command
 
 from .base import DuplexClientBase
 from .connection_events import ConnectionLost, ConnectionResumed
-from .errors import ClientConnectionError, ClientError, ClientSessionClosedError
+from .errors import ClientConnectionError, ClientError
 from .event_acks import EventAcknowledger
 from .liveness import Liveness
 from .receipts import Receipt
@@ -25,7 +26,10 @@ from .trace import DEFAULT_TRACE_SIZE
 
 __all__ = ["DuplexClient"]
 
+_log = logging.getLogger(__name__)
+
 HEARTBEAT_INTERVAL_S = 15.0
+HEARTBEAT_TIMEOUT_S = 10.0
 _FRAME = msgspec.json.Decoder(dict[str, Any])
 _FENCE_SIGNAL = "connection.resumed"
 
@@ -45,8 +49,8 @@ class DuplexClient(DuplexClientBase):
         model: name of the model to talk to; None for the one served.
         duplex: False speaks to the ``openai`` profile, as a stock client would; that one has no
             heartbeats and no way back.
-        heartbeat_s: silence, in either direction, after which a heartbeat is sent; a connection
-            that does not react to it is taken for lost. None for never.
+        heartbeat_s: silence, in either direction, after which a heartbeat is sent; None for never.
+        heartbeat_timeout_s: a connection that is silent for so long after a heartbeat is lost.
         reconnect: how hard to try to come back; None for not at all.
         open_timeout_s: as ``DuplexClientBase``.
         queue_size: as ``DuplexClientBase``.
@@ -63,6 +67,7 @@ class DuplexClient(DuplexClientBase):
         model: str | None = None,
         duplex: bool = True,
         heartbeat_s: float | None = HEARTBEAT_INTERVAL_S,
+        heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
         reconnect: Reconnect | None = Reconnect(),  # noqa: B008  # immutable
         open_timeout_s: float = 30.0,
         queue_size: int = DEFAULT_STREAM_SIZE,
@@ -82,13 +87,19 @@ class DuplexClient(DuplexClientBase):
         # Up while a command can be sent, or never again: what it waits for is decided.
         self._settled = asyncio.Event()
         self._sending = asyncio.Lock()
+        self._given_up = False
         self._token: str | None = None
         self._fence: tuple[str, tuple[Receipt[Any], ...]] | None = None
         self._resumes = 0
         self._acks = EventAcknowledger(self._send_control) if duplex else None
         self._last_seq = 0
         self._liveness = (
-            Liveness(self._send_control, self._lose, interval_s=heartbeat_s)
+            Liveness(
+                self._send_control,
+                self._lose,
+                interval_s=heartbeat_s,
+                answer_timeout_s=heartbeat_timeout_s,
+            )
             if duplex and heartbeat_s is not None
             else None
         )
@@ -96,9 +107,12 @@ class DuplexClient(DuplexClientBase):
         self._farewells: set[asyncio.Task[None]] = set()
 
     async def close(self, timeout_s: float = 20.0, *, reason: str = "client_close") -> None:
-        """As ``DuplexClientBase.close``; what waits for the connection to come back fails."""
-        self._closing = True
+        """As ``DuplexClientBase.close``, but a connection that is lost already is not waited for.
+
+        The server ends the session when its grace is over. What waits to be sent fails.
+        """
         if self._socket is None:
+            self._given_up = True
             self._settled.set()
         await super().close(timeout_s, reason=reason)
 
@@ -117,8 +131,6 @@ class DuplexClient(DuplexClientBase):
         frame = msgspec.json.encode(payload).decode()
         async with self._sending:
             while True:
-                if self._closing and self._socket is None:
-                    raise self._end or ClientConnectionError("the connection is lost")
                 await self._settled.wait()
                 socket = self._socket
                 if socket is None:
@@ -176,6 +188,10 @@ class DuplexClient(DuplexClientBase):
                 self._take(await socket.recv())
         except ClientError as error:
             self._lost_by = self._lost_by or error
+        except Exception as error:
+            # A frame that cannot be handled would come again after a resume.
+            _log.exception("what the server sent could not be handled")
+            self._lost_by = ClientError(f"what the server sent could not be handled: {error!r}")
 
     def _lose(self, error: ClientError) -> None:
         """The connection is of no use any more, whatever the socket says."""
@@ -188,9 +204,9 @@ class DuplexClient(DuplexClientBase):
         return (
             self._reconnect is not None
             and self._token is not None
-            and not self._closing
+            and not self._given_up
             and not self.closed
-            and not isinstance(loss, ClientSessionClosedError)
+            and isinstance(loss, ClientConnectionError)
         )
 
     async def _come_back(self, loss: ClientError) -> Socket:
