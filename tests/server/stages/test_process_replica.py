@@ -297,6 +297,10 @@ class TestDeath:
         assert "SIGABRT" in pool.replicas[0].reason
         assert not pool.alive
 
+    async def test_what_it_occupies_is_seen(self, yard: Yard) -> None:
+        pool = await yard.pool()
+        await eventually(lambda: pool.replicas[0].memory_bytes > 1_000_000)
+
 
 class TestLoading:
     async def test_progress_is_passed_on(self, yard: Yard) -> None:

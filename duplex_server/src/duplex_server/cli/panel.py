@@ -23,7 +23,7 @@ def print_panel(resolved: ResolvedSettings, omni: DuplexOmni, address: str) -> N
         "demo page": f"{address}/",
         "realtime": f"{address.replace('http', 'ws', 1)}/v1/realtime",
         "plugin": _plugin(resolved),
-        "device": _device(resolved, omni),
+        "device": _device(omni),
         "sessions": f"{omni.runtime_config.max_sessions} at once",
         "key": "required" if resolved.settings.serving.api_keys else "none needed",
     }
@@ -43,10 +43,8 @@ def _grid(rows: dict[str, str]) -> Table:
     return grid
 
 
-def _device(resolved: ResolvedSettings, omni: DuplexOmni) -> str:
-    nobody_chose = resolved.settings.device is None and not any(
-        "device" in stage.changes for stage in resolved.settings.stages.values()
-    )
+def _device(omni: DuplexOmni) -> str:
+    nobody_chose = any(stage.device is None for stage in omni.pipeline.stages)
     if omni.device == "cpu" and nobody_chose and not cuda_devices():
         return "cpu  (no CUDA device here; large models are slow on it)"
     return omni.device

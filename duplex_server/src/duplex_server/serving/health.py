@@ -80,7 +80,7 @@ def _stage(stage: StageHealth) -> dict[str, Any]:
                 "restarts": replica.restarts,
                 "reason": replica.reason or None,
                 "device": None if replica.info is None else replica.info.device,
-                "memory_bytes": None if replica.info is None else replica.info.memory_bytes,
+                "memory_bytes": replica.memory_bytes or None,
             }
             for replica in stage.replicas
         ],

@@ -50,6 +50,7 @@ class ReplicaStatus:
         info: what the model said of itself; None before the first load ended.
         failures: how often in a row it failed without having worked for a while in between.
         pid: its process, while it has one of its own.
+        memory_bytes: what it was seen to occupy, else what the model said; 0 when not known.
     """
 
     id: int
@@ -60,6 +61,7 @@ class ReplicaStatus:
     info: StageInfo | None
     failures: int = 0
     pid: int | None = None
+    memory_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -406,6 +408,7 @@ class StagePool(ReplicaSink):
             slot.info,
             0 if self._is_stable(slot) else slot.failures,
             None if replica is None else replica.pid,
+            _memory_of(slot),
         )
 
     def _fail_sessions(self, slot: _Slot, reason: str) -> None:
@@ -474,3 +477,10 @@ class StagePool(ReplicaSink):
         reasons = {slot.reason for slot in self._slots if slot.reason}
         suffix = f": {'; '.join(sorted(reasons))}" if reasons else ""
         return f"stage {self.config.id} has no live replica{suffix}"
+
+
+def _memory_of(slot: _Slot) -> int:
+    measured = None if slot.replica is None else slot.replica.memory_bytes
+    if measured is not None:
+        return measured
+    return 0 if slot.info is None else slot.info.memory_bytes

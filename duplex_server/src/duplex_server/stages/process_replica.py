@@ -137,6 +137,12 @@ class ProcessReplica(StageReplica, ChannelOwner):
         """The worker's process id while it lives."""
         return None if self._worker is None else self._worker.process.pid
 
+    @property
+    def memory_bytes(self) -> int | None:
+        """See ``StageReplica``; asked for with each heartbeat."""
+        pong = self.last_pong
+        return None if pong is None else pong.device_memory or pong.rss
+
     # Life
 
     async def start(self, progress: Progress) -> StageInfo:

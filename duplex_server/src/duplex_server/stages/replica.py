@@ -38,6 +38,11 @@ class StageReplica(ABC):
         """The process it runs in, while it has one of its own."""
         return None
 
+    @property
+    def memory_bytes(self) -> int | None:
+        """What it was last seen to occupy, on its device if it told so; None: never measured."""
+        return None
+
     @abstractmethod
     async def start(self, progress: Progress) -> StageInfo:
         """Load the model.

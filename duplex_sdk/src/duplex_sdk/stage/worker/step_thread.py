@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -89,6 +90,10 @@ class StepThread:
             self._link.send(LoadFailed(str(error), error.hint, trace))
             return None
         self._host = host
+        # What was loaded stays; a full collection that looked at all of it would stop every session
+        # for a while.
+        gc.collect()
+        gc.freeze()
         self._link.send(Ready(_with_memory(info, self._load)))
         return host
 
