@@ -13,13 +13,20 @@ import pytest
 import pytest_asyncio
 from duplex_sdk.audio import PcmChunk, float_to_pcm16, resample
 from duplex_sdk.cli.server_process import ServerProcess
-from duplex_sdk.clients import BoundedStream, DuplexClient, DuplexClientBase
+from duplex_sdk.clients import (
+    BoundedStream,
+    ClientProtocolError,
+    DuplexClient,
+    DuplexClientBase,
+    PlaybackQueue,
+)
 from duplex_sdk.protocol.duplex import (
     DuplexEvent,
     InputCommitted,
     ItemDeleted,
     ItemRetrieved,
     ItemTruncated,
+    PlaybackAcknowledged,
     RateLimitsUpdated,
     SessionUpdated,
 )
@@ -135,8 +142,23 @@ async def truncated_answer(client: DuplexClientBase, events: BoundedStream[Duple
     await until(events, ItemTruncated)
 
 
+async def confirmed_turn(client: DuplexClientBase, events: BoundedStream[DuplexEvent]) -> None:
+    async with asyncio.timeout(15):
+        await client.append_audio(bytes(range(256)) * 100, is_speech=True)
+        committed = await (await client.commit()).acknowledged()
+        created = await (await client.create_response()).acknowledged()
+        await until(events, RateLimitsUpdated)
+        assert (await client.interrupt()).response_id == created.response_id  # type: ignore[union-attr]
+        item = await (await client.retrieve_item(committed.item_id)).acknowledged()
+        assert item.item.role == "user"
+        with pytest.raises(ClientProtocolError, match="item_delete_invalid_item_id"):
+            await (await client.delete_item("nothing")).acknowledged()
+        await (await client.update({"turn_detection": None})).acknowledged()
+
+
 @pytest.mark.parametrize(
-    "conversation", [manual_turn, written_turn, refused_commands, truncated_answer]
+    "conversation",
+    [manual_turn, written_turn, refused_commands, truncated_answer, confirmed_turn],
 )
 async def test_both_clients_hear_the_same(
     server_url: str, omni: DuplexOmni, conversation: Conversation
@@ -158,3 +180,28 @@ async def test_both_clients_hear_the_same_spoken_turn(
     over_socket = await heard_by(DuplexClient(server_url, session), spoken_turn)
     in_process = await heard_by(InlineDuplexClient(omni, session), spoken_turn)
     assert over_socket == in_process
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_both_clients_tell_how_far_they_played(
+    server_url: str, omni: DuplexOmni, inline: bool
+) -> None:
+    client: DuplexClientBase = (
+        InlineDuplexClient(omni, SESSION) if inline else DuplexClient(server_url, SESSION)
+    )
+    async with client, asyncio.timeout(15):
+        events = client.events()
+        queue = PlaybackQueue()
+        client.attach(queue, report_interval_s=0.02)
+        await client.append_audio(bytes(range(256)) * 100, is_speech=True)
+        await client.commit(response_create=True)
+        heard: list[float] = []
+        async for event in events:
+            while queue.read(4800):
+                pass
+            if isinstance(event, PlaybackAcknowledged):
+                heard.append(event.event["played_ms"])
+            if heard and heard[-1] == 800:
+                break
+    assert heard == sorted(set(heard))
+    assert heard[0] == 0
