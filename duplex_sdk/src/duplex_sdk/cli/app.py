@@ -11,7 +11,7 @@ import typer
 
 from duplex_sdk.errors import DuplexError
 
-from . import new_plugin, plugins
+from . import model_tools, new_plugin, plugins
 from .messages import print_error, print_warning
 
 if TYPE_CHECKING:
@@ -50,8 +50,9 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     app.callback(help="Serve full-duplex speech models, and talk to them.")(_root)
     app.add_typer(plugins.app, name="plugins")
     new_plugin.register(app)
+    model_tools.register(app)
     if not arguments or arguments[0] not in _OURS_ALONE:
-        _add_talk(app)
+        _add_client_commands(app)
         _add_commands_of_packages(app)
     return app
 
@@ -73,10 +74,11 @@ def _root(
     """Options of ``duplex`` itself."""
 
 
-def _add_talk(app: typer.Typer) -> None:
-    from .talk import register
+def _add_client_commands(app: typer.Typer) -> None:
+    from . import bench, talk
 
-    register(app)
+    talk.register(app)
+    bench.register(app)
 
 
 def _add_commands_of_packages(app: typer.Typer) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from duplex_sdk.discovery.entries import InstalledEntry
     from duplex_sdk.plugin import PluginSpec
 
-__all__ = ["app"]
+__all__ = ["app", "print_report"]
 
 app = typer.Typer(help="Installed plugins.", no_args_is_help=True)
 
@@ -84,7 +84,7 @@ def doctor(
         _print_json({"reports": [report.as_dict() for report in reports]})
     else:
         for report in reports:
-            _print_report(report)
+            print_report(report)
     if not all(report.ok for report in reports):
         raise typer.Exit(1)
 
@@ -129,7 +129,8 @@ def _words(value: object) -> str:
     return str(value) if value not in ("", None) else "-"
 
 
-def _print_report(report: Report) -> None:
+def print_report(report: Report) -> None:
+    """Say what was checked, line by line."""
     typer.echo(report.subject)
     for check in report.checks:
         mark = "ok   " if check.ok else "WRONG"
