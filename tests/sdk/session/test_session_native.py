@@ -227,3 +227,14 @@ def test_a_muted_model_that_fails_is_heard_of(muted: SessionLab) -> None:
 def _kept(lab: SessionLab, effect: effects.SubmitUnit) -> inputs.UnitSubmitted:
     lab.submitted.append(effect.submission)
     return inputs.UnitSubmitted(effect.op)
+
+
+def test_the_seed_a_client_asks_for_reaches_the_model(make_lab: Any) -> None:
+    asked, own, broken = (
+        make_lab({**AUTO, "extra_body": extra_body}, script=native())
+        for extra_body in ({"seed": 41}, {}, {"seed": -1})
+    )
+    for lab in (asked, own, broken):
+        lab.speak(80)
+    assert [submission.context.seed for submission in asked.submitted] == [41]
+    assert own.submitted[0].context.seed == broken.submitted[0].context.seed != 41

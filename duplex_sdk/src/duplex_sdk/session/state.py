@@ -130,7 +130,7 @@ class SessionState:
         self.items = ConversationItems()
         self.tools = ToolLedger()
 
-        self.seed = self.ids.seed()
+        self._own_seed = self.ids.seed()
         self.stages_opened = False
         self.detector_works = True
         self.muted = False
@@ -157,6 +157,12 @@ class SessionState:
     def native(self) -> bool:
         """The model decides by itself when to speak."""
         return self.capabilities.supports_model_native_turn_policy
+
+    @property
+    def seed(self) -> int:
+        """For the model's random numbers: the client's own, else one from the id source."""
+        asked = self.config.extra_body.get("seed")
+        return asked if type(asked) is int and 0 <= asked < 1 << 63 else self._own_seed
 
     @property
     def auto_responds(self) -> bool:
