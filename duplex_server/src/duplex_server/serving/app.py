@@ -120,6 +120,7 @@ class DuplexApp:
             async with asyncio.timeout(timeout_s):
                 await self._omni.close_all_sessions("shutdown")
                 await self.registry.wait_empty(timeout_s)
+        await self.registry.let_go()
 
     async def realtime(self, websocket: WebSocket) -> None:
         """The realtime routes, in both profiles."""

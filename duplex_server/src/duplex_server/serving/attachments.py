@@ -174,3 +174,12 @@ class AttachmentRegistry:
             return True
         _, pending = await asyncio.wait(pumps, timeout=timeout_s)
         return not pending
+
+    async def let_go(self) -> None:
+        """Close every socket that is left, told or not; returns soon."""
+        left = tuple(self._sessions.values())
+        for served in left:
+            served.pump.cancel()
+        await asyncio.gather(
+            *(served.delivery.close_attachment(1001, "shutdown") for served in left)
+        )

@@ -1,0 +1,172 @@
+"""Readers that stop reading: what they cost is bounded, and nobody else pays for it (B02)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import os
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+from duplex_sdk.testing.session_lab import tone
+from duplex_server.testing import Harness, RunningServer
+from websockets.asyncio.client import ClientConnection, connect
+
+MIB = 1024 * 1024
+PATH = "/v1/duplex?autostart=0"
+MINUTE = {"text": "and so on", "ms": 60_000, "words": False, "delay_ms": 0}
+LONG = MINUTE | {"ms": 300_000}
+"""More than the system's own socket buffers can hide."""
+SHORT = {"text": "yes", "ms": 200, "words": False, "delay_ms": 0}
+MEMORY_CAP = 24 * MIB
+"""Output 2.25 MiB, journal 8 MiB, stage outputs that wait 4 MiB; the rest is the interpreter's."""
+
+
+@asynccontextmanager
+async def server_with(
+    script: dict[str, Any] | None = None, **limits: Any
+) -> AsyncIterator[RunningServer]:
+    whole = {"turns": "commit", "pace": "burst", "answers": [MINUTE, SHORT]} | (script or {})
+    config = DuplexSessionRuntimeConfig(**{"max_sessions": 2} | limits)
+    async with Harness().server("scripted", {"script": whole}, limits=config) as server:
+        yield server
+
+
+async def opened(server: RunningServer, **session: Any) -> ClientConnection:
+    """A session on a socket whose system buffer holds little."""
+    address = server.url.removeprefix("ws://").split(":")
+    raw = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+    raw.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(raw, (address[0], int(address[1])))
+    client = await connect(server.url + PATH, sock=raw, max_size=None, max_queue=4)
+    await client.send(frame("session.update", session=session))
+    await until(client, "session.updated")
+    return client
+
+
+def frame(kind: str, **fields: Any) -> str:
+    return msgspec.json.encode({"type": kind, **fields}).decode()
+
+
+async def until(client: ClientConnection, *kinds: str) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    async with asyncio.timeout(30):
+        while not events or events[-1]["type"] not in kinds:
+            events.append(msgspec.json.decode(await client.recv()))
+    return events
+
+
+async def ask(client: ClientConnection) -> None:
+    audio = base64.b64encode(tone(200, 16_000)).decode()
+    await client.send(frame("input_audio_buffer.append", audio=audio))
+    await client.send(frame("input_audio_buffer.commit"))
+    await client.send(frame("response.create"))
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def gaps(client: ClientConnection, seconds: float) -> list[float]:
+    """Times between audio deltas of an answer that comes in real time."""
+    await ask(client)
+    heard: list[float] = []
+    until_time = time.monotonic() + seconds
+    while time.monotonic() < until_time:
+        async with asyncio.timeout(10):
+            event = msgspec.json.decode(await client.recv())
+        if event["type"] == "response.output_audio.delta":
+            heard.append(time.monotonic())
+    await client.send(frame("response.cancel"))
+    await until(client, "response.done")
+    return sorted(late - early for early, late in itertools.pairwise(heard))
+
+
+def p95(values: list[float]) -> float:
+    assert len(values) > 10
+    return values[int(len(values) * 0.95)]
+
+
+async def test_a_reader_that_pauses_and_cancels_hears_nothing_after_the_end() -> None:
+    async with server_with() as server:
+        client = await opened(server)
+        before = resident_bytes()
+        await ask(client)
+        await until(client, "response.created")
+        client.transport.pause_reading()
+        await asyncio.sleep(3)
+        assert resident_bytes() - before < MEMORY_CAP
+        (handle,) = server.omni.sessions.values()
+        assert handle.link.output.pending_bytes <= 2 * MIB + 256 * 1024
+        await client.send(frame("response.cancel"))
+        client.transport.resume_reading()
+        events = await until(client, "response.done")
+        assert events[-1]["response"]["status"] == "cancelled"
+        cancelled = events[-1]["response_id"]
+        heard_ms = sum(
+            len(base64.b64decode(event["delta"])) / 48
+            for event in events
+            if event["type"] == "response.output_audio.delta"
+        )
+        assert heard_ms < 60_000
+        await ask(client)
+        later = await until(client, "response.done")
+        assert later[-1]["response"]["status"] == "completed"
+        assert cancelled not in [
+            event.get("response_id") for event in later if "audio" in event["type"]
+        ]
+        await client.close()
+
+
+async def test_a_reader_that_never_reads_is_closed_alone_within_its_bounds() -> None:
+    script = {"pace": "realtime", "answers": [MINUTE]}
+    async with server_with(script, output_stall_timeout_s=0.5) as server:
+        talking = await opened(server)
+        alone = p95(await gaps(talking, 2.0))
+        frozen = await opened(server, extra_body={"script": {"pace": "burst", "answers": [LONG]}})
+        session_id = next(reversed(server.omni.sessions))
+        handle = server.omni.sessions[session_id]
+        before = resident_bytes()
+        frozen.transport.pause_reading()
+        await ask(frozen)
+        beside = p95(await gaps(talking, 3.0))
+        assert resident_bytes() - before < MEMORY_CAP
+        assert beside - alone < 0.05
+        async with asyncio.timeout(10):
+            assert await handle.wait_closed() == "output_backpressure"
+        assert [*server.omni.sessions] != [session_id]
+        async with asyncio.timeout(10):
+            while server.omni.health().slots_used != 1:  # noqa: ASYNC110 - as a monitor
+                await asyncio.sleep(0.02)
+        # What it finally reads: whole events, then why it ended, and nothing after.
+        frozen.transport.resume_reading()
+        events = await until(frozen, "session.closed")
+        assert events[-1]["reason"] == "output_backpressure"
+        failed = [event for event in events if event["type"] == "response.done"][-1]
+        assert failed["response"]["status_details"]["reason"] == "output_backpressure"
+        numbers = [event["server_event_seq"] for event in events if "server_event_seq" in event]
+        assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+        await frozen.wait_closed()
+        assert (frozen.close_code, frozen.close_reason) == (1000, "output_backpressure")
+        await talking.close()
+
+
+async def test_a_stopping_server_waits_for_no_dead_socket() -> None:
+    async with server_with({"answers": [LONG]}, output_stall_timeout_s=0.3) as server:
+        client = await opened(server)
+        client.transport.pause_reading()
+        await ask(client)
+        (handle,) = server.omni.sessions.values()
+        async with asyncio.timeout(20):
+            await handle.wait_closed()
+        began = time.monotonic()
+    assert time.monotonic() - began < 12
+    client.transport.abort()
