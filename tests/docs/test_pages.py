@@ -12,6 +12,8 @@ from duplex_sdk.protocol import duplex as protocol
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.testing.scripted import plugin as scripted
 from duplex_sdk.testing.session_lab import SessionLab
+from duplex_server.settings import resolve_settings
+from duplex_server.settings.model import StageSettings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -64,6 +66,24 @@ def test_every_event_is_listed_in_its_tier() -> None:
 
 
 SERVER = "What a server sends"
+
+
+def test_every_key_of_a_stage_is_listed() -> None:
+    listed = {code(row[0])[0] for row in rows(section("workers.md", "Placing stages"))}
+    assert listed == set(StageSettings.model_fields)
+
+
+def test_the_settings_of_stages_that_are_shown_can_be_given(tmp_path: Path) -> None:
+    shown = re.search(r"```yaml\n(.*?)```", section("workers.md", "Placing stages"), re.S)
+    assert shown
+    config = tmp_path / "duplex.yaml"
+    config.write_text(shown[1])
+    resolved = resolve_settings({}, {}, config=config)
+    plugin = load_duplex_plugin(resolved.spec, resolved.plugin_options)
+    stages = resolved.deployment.apply(plugin.pipeline()).stages
+    placed = {stage.id: (stage.backends[0], stage.replicas) for stage in stages}
+    assert placed["recogniser"] == ("process", 2)
+    assert placed["speech"] == ("process", 1)
 
 
 def test_every_code_of_an_error_that_is_named_exists() -> None:

@@ -350,6 +350,13 @@ class TestLoading:
             await yard.pool()
         assert "same version" in (failure.value.hint or "")
 
+    async def test_a_place_without_room_for_a_socket_is_a_failed_start(
+        self, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+        with pytest.raises(StageLoadError, match="no worker could be started"):
+            await yard.pool()
+
     async def test_options_that_cannot_cross_are_named(self, yard: Yard) -> None:
         with pytest.raises(StageLoadError, match="cannot cross"):
             await yard.pool(odd=object())

@@ -392,6 +392,9 @@ class StagePool(ReplicaSink):
             except StageLoadError as error:
                 slot.reason = str(error)
                 logger.error("stage %s, replica %d: %s", self.config.id, slot.id, error)
+            except Exception as error:  # whatever it was: a place given up would stay empty
+                slot.reason = f"it could not be started: {error!r}"
+                logger.exception("stage %s, replica %d", self.config.id, slot.id)
 
     def _is_stable(self, slot: _Slot) -> bool:
         working_s = self._clock() - slot.ready_at

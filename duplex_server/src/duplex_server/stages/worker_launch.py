@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import shutil
 import socket
 import sys
 import tempfile
@@ -68,25 +67,32 @@ async def launch_worker(
     Raises:
         StageLoadError: it could not be started, or ended before it called. No process is left.
     """
-    # The folder is readable to us alone, and so is the socket in it.
-    folder = Path(tempfile.mkdtemp(prefix="duplex-"))
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
-            listening.bind(str(folder / "engine"))
+        # The folder is readable to us alone, and so is the socket in it.
+        with (
+            tempfile.TemporaryDirectory(prefix="duplex-", ignore_cleanup_errors=True) as folder,
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening,
+        ):
+            path = f"{folder}/engine"
+            listening.bind(path)
             listening.listen(1)
             listening.setblocking(False)
-            worker = _start(f"unix:{folder / 'engine'}", python, name, on_line)
+            worker = _start(f"unix:{path}", python, name, on_line)
             try:
                 stream = await _called(worker, listening, name)
+                await _connect(worker, owner, stream)
             except BaseException:
                 worker.process.kill()
                 await asyncio.shield(worker.exited)
                 raise
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+            return worker
+    except OSError as error:
+        raise StageLoadError(f"{name}: no worker could be started: {error}") from error
+
+
+async def _connect(worker: LaunchedWorker, owner: ChannelOwner, stream: socket.socket) -> None:
     channel = worker.channel = WorkerChannel(owner)
     await asyncio.get_running_loop().connect_accepted_socket(lambda: channel, stream)
-    return worker
 
 
 def _start(
