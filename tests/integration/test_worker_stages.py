@@ -21,6 +21,7 @@ from duplex_sdk.protocol.duplex import (
     SessionClosed,
     TranscriptDelta,
 )
+from duplex_sdk.testing.seeded_ids import SeededIds
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSessionHandle
 from duplex_server.serving.health import health_status
 from duplex_server.stages import Deployment, ReplicaStatus, RestartPolicy
@@ -201,6 +202,67 @@ async def test_a_stopped_replica_is_found_within_seconds(omni: DuplexOmni) -> No
     assert victim not in children()
     await close_all([talk for talk in begun if talk not in bound])
     await eventually(lambda: holds_nothing(omni))
+
+
+SCRIPT = {
+    "turns": "commit",
+    "pace": "burst",
+    "answers": [{"heard": True, "ms": 800}, {"text": "two words", "ms": 2500, "audio": "noise"}],
+    "seed": 5,
+}
+
+
+def is_delta(event: DuplexEvent) -> bool:
+    return isinstance(event, AudioDelta)
+
+
+async def scripted_conversation(backend: str) -> list[tuple[str, Any]]:
+    """What a session of two turns says, in order, with everything that is heard."""
+    deployment = Deployment(stages={"scripted": {"backend": backend}})
+    said: list[tuple[str, Any]] = []
+    async with Harness().engine(
+        "scripted", {"script": SCRIPT}, deployment=deployment, ids=SeededIds(1)
+    ) as omni:
+        handle = await omni.open_session()
+        events = handle.events()
+        for turn in range(2):
+            handle.append_audio(bytes(range(256)) * 50, is_speech=True)
+            handle.commit(response_create=True)
+            async with asyncio.timeout(20):
+                async for event in events:
+                    said.append((event.type, getattr(event, "delta", None)))
+                    if isinstance(event, ResponseDone):
+                        assert event.response.status == "completed", turn
+                        break
+        await handle.close()
+    return said
+
+
+async def test_a_process_says_sample_for_sample_what_a_thread_says() -> None:
+    inline = await scripted_conversation("inline")
+    assert sum(len(delta or b"") for kind, delta in inline if kind.endswith("audio.delta")) > 10**5
+    assert await scripted_conversation("process") == inline
+
+
+@pytest.mark.parametrize("where", ["open", "step", "close"])
+async def test_a_model_that_ends_its_process_ends_its_sessions(where: str) -> None:
+    deployment = Deployment(
+        stages={"scripted": {"backend": "process", "replicas": 2}}, restart=RestartPolicy((0.01,))
+    )
+    faulty = {"script": {"faults": [{"where": where, "do": "die"}]}}
+    async with Harness().engine("scripted", {"script": SCRIPT}, deployment=deployment) as omni:
+        first = Talk(await omni.open_session({"extra_body": faulty}))
+        first.handle.append_audio(SPEECH)
+        first.handle.commit(response_create=True)
+        if where == "close":
+            # There is something to close once it said something.
+            await anext(event async for event in first.handle.events() if is_delta(event))
+            await first.handle.close()
+        else:
+            assert (await first.end()).reason == "runtime_failed"
+        await eventually(lambda: sum(status.restarts for status in replicas(omni)) == 1)
+        await eventually(lambda: is_whole(omni))
+        await eventually(lambda: holds_nothing(omni))
 
 
 class Load:

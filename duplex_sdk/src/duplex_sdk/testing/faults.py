@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
@@ -11,6 +12,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from duplex_sdk.audio.chunk import PcmChunk
+from duplex_sdk.stage.worker.here import is_worker
 
 __all__ = ["Count", "Fault", "Ms", "find_fault", "hang", "struck"]
 
@@ -72,11 +74,13 @@ def struck(fault: Fault | None, result: Any) -> Any:
 
     Raises:
         RuntimeError: ``raise``.
-        SystemExit: ``system_exit``, and ``die`` where there is no process to end.
+        SystemExit: ``system_exit``, and ``die`` where the process is not a worker's.
     """
     if fault is None:
         return result
     time.sleep(fault.ms("block_ms") / 1000)
+    if fault.do == "die" and is_worker():
+        os._exit(1)
     if fault.do in ("system_exit", "die"):
         raise SystemExit("scripted fault")
     if fault.do == "raise":

@@ -15,6 +15,7 @@ import sys
 
 from .address import connect
 from .engine_link import EngineLink
+from .here import become_worker
 from .log_lines import send_logs
 from .messages import SECRET_VARIABLE
 from .worker import REFUSED, Worker
@@ -37,6 +38,7 @@ def main(arguments: list[str]) -> int:
     except (OSError, ValueError) as error:
         print(f"error: no engine at {options.connect}: {error}", file=sys.stderr)
         return REFUSED
+    become_worker()
     send_logs(link, logging.getLevelName(options.log_level.upper()))
     return Worker(link, secret).run()
 
