@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from duplex_sdk.audio import PcmChunk
 from duplex_sdk.discovery import Check, Report
+from duplex_sdk.errors import DuplexError
 from duplex_sdk.stage import LoadContext, StagePrompt, StageSession, StageUnit
 
 from duplex_plugin_personaplex.figures import FRAME_MS, FRAME_SAMPLES, RATE
@@ -81,11 +82,14 @@ def bench_model(arguments: Mapping[str, Any]) -> Report:
 
     Raises:
         StageLoadError: the checkpoint cannot be loaded.
-        ValueError: an argument that does not exist.
+        DuplexError: an argument that does not exist.
     """
     unknown = sorted(set(arguments) - set(_DEFAULTS))
     if unknown:
-        raise ValueError(f"no argument {unknown[0]!r}; there are: {', '.join(_DEFAULTS)}")
+        raise DuplexError(
+            f"bench-model personaplex knows no {unknown[0]!r}",
+            hint=f"it knows {', '.join(_DEFAULTS)}",
+        )
     options = {**_DEFAULTS, **arguments}
     batches = [int(size) for size in str(options["batches"]).split(",")]
     rows = [measure(options, size) for size in batches]
