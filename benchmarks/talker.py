@@ -20,6 +20,7 @@ from duplex_sdk.protocol.duplex import (
 )
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionHandle
 
+from .instant import instant
 from .workload import Units
 
 __all__ = ["Talker", "engine", "in_real_time", "open_talker"]
@@ -40,7 +41,7 @@ async def engine(workload: Units, *, responses: int = 1) -> AsyncIterator[Duplex
         "yield_after_ms": None,
         "at": [{"ms": 0, "say": say}] * responses,
     }
-    omni = DuplexOmni("scripted", {"script": json.dumps(script)}, runtime_config=LIMITS)
+    omni = DuplexOmni(instant, {"script": json.dumps(script)}, runtime_config=LIMITS)
     await omni.start()
     try:
         yield omni
