@@ -12,6 +12,7 @@ from duplex_sdk.plugin import DuplexCapabilities
 from duplex_sdk.protocol.duplex import (
     AppendAudio,
     CancelResponse,
+    CloseSession,
     Commit,
     CreateResponse,
 )
@@ -238,3 +239,24 @@ def test_the_seed_a_client_asks_for_reaches_the_model(make_lab: Any) -> None:
         lab.speak(80)
     assert [submission.context.seed for submission in asked.submitted] == [41]
     assert own.submitted[0].context.seed == broken.submitted[0].context.seed != 41
+
+
+def test_a_muted_model_goes_on_when_it_is_asked_again() -> None:
+    lab = SessionLab(Unstoppable({"script": native(at=[say(160, ms=4000)])}), AUTO)
+    lab.pause(400)
+    lab.send(CancelResponse(), CreateResponse())
+    lab.run(5000)
+    assert statuses(lab) == ["cancelled", "completed"]
+
+
+def test_a_session_that_waits_for_its_end_asks_for_no_timer_that_is_over(auto: Any) -> None:
+    lab = auto(at=[say(160, ms=60_000)])
+    lab.pause(240)
+    asked: list[effects.WakeAt] = []
+    lab.faults[effects.ReleaseStages] = lambda _: None
+    lab.send(CloseSession())
+    lab.faults[effects.WakeAt] = asked.append
+    lab.run(1000)
+    lab.feed(inputs.TimerFired())
+    assert asked
+    assert all(effect.at is not None and effect.at > lab.now for effect in asked)

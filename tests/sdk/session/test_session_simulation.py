@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
-from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+from duplex_sdk.plugin import DuplexCapabilities, DuplexSessionRuntimeConfig
 from duplex_sdk.protocol.duplex import (
     AckPlayback,
     AppendAudio,
@@ -37,7 +38,7 @@ from duplex_sdk.stage import StageError
 from duplex_sdk.testing.invariants import SessionWatch
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import SessionLab, tone
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -46,6 +47,7 @@ from hypothesis.stateful import (
 )
 
 EXAMPLES = int(os.environ.get("DUPLEX_SIMULATE", "0"))
+PHASES = (Phase.generate,) if os.environ.get("DUPLEX_SIMULATE_QUICK") else tuple(Phase)
 
 FAULT = inputs.Fault("runtime_append_failed", "on purpose")
 HELD: dict[type[Any], Callable[[Any], inputs.Input]] = {
@@ -64,6 +66,34 @@ class Early(Scripted):
     early_input = True
 
 
+class Patient(Scripted):
+    """Interrupted by sustained speech only."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        known = super().capabilities(max_sessions=max_sessions)
+        return replace(known, interrupt_policy="barge_in_on_sustained_speech")
+
+
+class Ears(Patient):
+    """Hears early, and is interrupted by sustained speech only, as a real local model."""
+
+    early_input = True
+
+
+class Unstoppable(Scripted):
+    """Can only be muted."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return replace(super().capabilities(max_sessions=max_sessions), cancel_effect="mutes")
+
+
+SUSTAINED = {
+    "turn_detection": {"type": "server_vad"},
+    "overlap_short_ack_ms": 400,
+    "overlap_barge_in_ms": 600,
+}
+SPEAKS_THRICE = [{"ms": 500, "say": {"delay_ms": 0}}] * 3
+
 KINDS: dict[str, tuple[type[Scripted], dict[str, Any], dict[str, Any]]] = {
     "manual": (Scripted, {"turns": "commit"}, {}),
     "manual burst": (Scripted, {"turns": "commit", "pace": "burst"}, {}),
@@ -77,15 +107,24 @@ KINDS: dict[str, tuple[type[Scripted], dict[str, Any], dict[str, Any]]] = {
     "early detector": (Early, {}, {"turn_detection": {"type": "server_vad"}}),
     "auto": (Scripted, {"turns": "commit"}, {"auto_response": True}),
     "native": (Scripted, {"turns": "native", "answers": [{"delay_ms": 0}]}, {}),
-    "native auto": (
-        Scripted,
-        {"turns": "native", "at": [{"ms": 500, "say": {"delay_ms": 0}}] * 3},
+    "native auto": (Scripted, {"turns": "native", "at": SPEAKS_THRICE}, {"auto_response": True}),
+    "native mutes": (
+        Unstoppable,
+        {"turns": "native", "at": SPEAKS_THRICE},
         {"auto_response": True},
     ),
     "native detector": (
         Scripted,
-        {"turns": "native", "at": [{"ms": 500, "say": {"delay_ms": 0}}] * 3},
+        {"turns": "native", "at": SPEAKS_THRICE},
         {"auto_response": True, "turn_detection": {"type": "server_vad"}},
+    ),
+    "sustained": (Patient, {}, SUSTAINED),
+    "sustained early": (Ears, {"answers": [{"ms": 5000}]}, SUSTAINED),
+    "silent": (Scripted, {"turns": "commit", "answers": [None, {"ms": 300}]}, {}),
+    "other rates": (
+        Scripted,
+        {"turns": "commit", "in_rate": 24_000, "out_rate": 16_000},
+        {"audio": {"output": {"format": {"type": "audio/pcmu"}}}},
     ),
 }
 
@@ -291,6 +330,7 @@ Conversation.TestCase.settings = settings(
     database=None,
     print_blob=True,
     report_multiple_bugs=False,
+    phases=PHASES,
     suppress_health_check=list(HealthCheck),
 )
 TestConversation = Conversation.TestCase

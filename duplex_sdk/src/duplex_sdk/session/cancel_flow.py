@@ -142,7 +142,7 @@ class CancelFlow:
             return
         heard_ms = self._heard_ms(response)
         item, committed = self._responses.settle(response, "cancelled")
-        state.muted = state.capabilities.cancel_effect == "mutes"
+        state.muted = response.item_open and state.capabilities.cancel_effect == "mutes"
 
         def tell() -> None:
             state.do(DropQueuedAudio(response.id, response.epoch))

@@ -56,7 +56,7 @@ class ContinuationFlow:
     @property
     def deadline(self) -> float | None:
         """When to look again, None while nothing depends on the time."""
-        return self._scheduler.deadline if self._appends.idle else None
+        return self._scheduler.deadline if self._appends.idle and self._state.open else None
 
     def accepted(self, append: Append) -> None:
         """Stage 0 took a unit; a real one takes the place of a silent one."""

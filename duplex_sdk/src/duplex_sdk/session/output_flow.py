@@ -143,6 +143,7 @@ class OutputFlow:
         if state.muted:
             # A model that cannot be stopped: the rest of what it was saying is nobody's.
             state.muted = not (result.listen or result.end_of_turn)
+            self._go_on()
             return
         if self._of_completed_turn(output):
             return
@@ -155,7 +156,11 @@ class OutputFlow:
             return
         if result.listen:
             self._listen(result, output)
-        if state.response is not None or self._continuations.awaited:
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """The model is not done: it needs input to go on."""
+        if self._state.response is not None or self._continuations.awaited:
             self._continuations.wanted()
 
     def _of_completed_turn(self, output: StageOutput) -> bool:

@@ -48,7 +48,7 @@ def _prepared(plugin: DuplexModelPlugin, config: DuplexSessionConfig) -> Mapping
     """What the plugin makes of the config at the opening; nothing to wait for in a lab."""
     preparing = plugin.prepare_runtime_config(config.for_stages(""), model_config=plugin.options)
     try:
-        preparing.send(None)  # type: ignore[attr-defined]
+        preparing.send(None)
     except StopIteration as done:
         prepared: Mapping[str, Any] = done.value
         return prepared
