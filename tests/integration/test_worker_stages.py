@@ -265,6 +265,31 @@ async def test_a_model_that_ends_its_process_ends_its_sessions(where: str) -> No
         await eventually(lambda: holds_nothing(omni))
 
 
+async def test_a_crash_loop_makes_the_server_unhealthy_until_it_ends(
+    three_stages: Any, tmp_path: Path
+) -> None:
+    marker = tmp_path / "out of memory"
+    deployment = Deployment(
+        stages={"tone": {"backend": "process", "options": {"die_at": str(marker)}}},
+        restart=RestartPolicy((0.01,), stable_s=0.5),
+    )
+    async with Harness().engine(three_stages.spec, deployment=deployment) as omni:
+        marker.touch()
+        tone = omni.engine.pools[1]
+        os.kill(tone.replicas[0].pid or 0, signal.SIGKILL)
+        await eventually(lambda: health_status(omni.health())[0] == "failed")
+        reason = health_status(omni.health())[1] or ""
+        assert "stage tone keeps failing" in reason
+        assert "SIGKILL" in reason
+        with pytest.raises(DuplexSessionError, match="tone has no live replica"):
+            await omni.open_session()
+        marker.unlink()
+        await eventually(lambda: health_status(omni.health())[0] == "ok")
+        talk = Talk(await omni.open_session())
+        assert await talk.turn() == "one two three"
+        await talk.handle.close()
+
+
 class Load:
     """Sessions that talk on and on, and are opened again when a death ended them."""
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,6 +56,8 @@ class _Stage(StageModel[list[int]]):
     """Its state of a session is the turns it saw there."""
 
     def load(self, context: LoadContext) -> StageInfo:
+        if Path(context.options.get("die_at", "/no/such/marker")).exists():
+            os.kill(os.getpid(), signal.SIGKILL)
         return StageInfo(context.device)
 
     def open(self, session: StageSession) -> list[int]:

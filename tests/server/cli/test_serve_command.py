@@ -12,6 +12,7 @@ import socket
 import ssl
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,6 +111,31 @@ async def test_signal_ends_every_session_in_its_profile_and_exits_cleanly(number
             assert await closing(ours) == (["session.closed"], 1000)
     assert code == 0
     assert "Traceback" not in "".join(served.said)
+
+
+def children_of(pid: int) -> set[int]:
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def runs(pid: int) -> bool:
+    """Whether it does anything yet; one that nobody reaps has no command line any more."""
+    command = Path(f"/proc/{pid}/cmdline")
+    return command.exists() and command.read_bytes() != b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+async def test_workers_end_with_the_server_however_it_ends(number):
+    stage = ("--stage", "scripted.backend=process", "--stage", "scripted.replicas=2")
+    async with serve(*stage) as served:
+        workers = children_of(served.process.pid)
+        assert len(workers) == 2
+        await served.stop(number)
+    async with asyncio.timeout(10):
+        while any(map(runs, workers)):  # noqa: ASYNC110 - no event of this loop tells it
+            await asyncio.sleep(0.02)
 
 
 async def test_panel_says_where_what_and_how_many():

@@ -68,10 +68,13 @@ class Yard:
         beat_s: float = 0.1,
         python: Path | None = None,
         stable_s: float = 10.0,
+        period_ms: float | None = None,
         **options: Any,
     ) -> StagePool:
         def make(replica_id: int, sink: ReplicaSink) -> StageReplica:
-            load = Load("test", model, 0, replica_id, device="cpu", options=options)
+            load = Load(
+                "test", model, 0, replica_id, device="cpu", options=options, period_ms=period_ms
+            )
             settings = WorkerSettings(load, f"w-{replica_id}", call_timeout_s, python, beat_s)
             self.made.append(ProcessReplica(settings, sink))
             return self.made[-1]
@@ -148,6 +151,15 @@ class TestSessions:
         await yard.heard.until(lambda: len(yard.heard.outputs) == 20)
         assert {output.data["batch"] for output in yard.heard.outputs} == {20}
         assert {output.audio for output in yard.heard.outputs} == {audio}
+
+    async def test_a_unit_that_misses_its_period_is_reported_late(self, yard: Yard) -> None:
+        pool = await yard.pool(period_ms=20)
+        pool.open(StageSession("a"))
+        yard.submit(pool, "a", sleep_s=0.05)
+        await yard.heard.until(lambda: bool(yard.heard.reports))
+        report = yard.heard.reports[0]
+        assert (report.batch, report.late) == (1, 1)
+        assert report.step_ms > 40
 
     async def test_cancel_and_ticks_and_holds_cross(self, yard: Yard) -> None:
         pool = await yard.pool()
