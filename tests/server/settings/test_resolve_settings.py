@@ -116,7 +116,7 @@ def test_plugin_is_known_before_the_other_settings(write_file):
         ("plugin_options: {no_such: 1}", "no_such"),
         ("colour: blue", "colour"),
         ("serving: 3", "serving"),
-        ("chat_backend: session", "chat_backend"),
+        ("chat_backend: engine", "chat_backend"),
         ("- a list", "no settings"),
         ("serving: {port: [", "not YAML"),
     ],
@@ -130,6 +130,29 @@ def test_bad_file_names_the_field(write_file, text, named):
 def test_error_says_where_the_value_came_from():
     with pytest.raises(SettingsError, match=r"serving\.port.*\$DUPLEX_PORT"):
         resolve_settings(SCRIPTED, {"DUPLEX_PORT": "many"})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("plugin: scripted\nserving:\n  host: ::1\n  port: many\n", 4),
+        ("plugin: scripted\nserving:\n  api_keys:\n  - good\n  - ''\n", 3),
+        ("stages:\n  a: {replicas: 1}\n  b: {device: cpu,\n      replicas: 0}\n", 4),
+        ("# colours\n\ncolour: blue\n", 3),
+    ],
+)
+def test_error_names_the_line_of_the_file(write_file, text, line):
+    config = write_file(text)
+    with pytest.raises(SettingsError, match=rf"from .*settings\.yaml, line {line}\)"):
+        resolve_settings(SCRIPTED, {}, config=config)
+
+
+def test_a_stage_nobody_knows_is_blamed_on_its_line_or_flag(write_file):
+    config = write_file("plugin: scripted\nstages:\n  talker:\n    replicas: 2\n")
+    assert "line 3" in resolve_settings({}, {}, config=config).blame("stages.talker")
+    given = resolve_settings(SCRIPTED, {}, given_stages={("talker", "replicas"): 2})
+    assert given.blame("stages.talker") == " (from --stage)"
+    assert given.blame("serving.port") == ""
 
 
 def test_missing_file_is_one_sentence(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,26 @@ import yaml
 
 from .errors import SettingsError
 
-__all__ = ["read_settings_file"]
+__all__ = ["SettingsFile", "read_settings_file"]
 
 
-def read_settings_file(path: Path) -> dict[str, Any]:
+_DEEPEST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """What a settings file says.
+
+    Attributes:
+        content: names and values, sections nested.
+        lines: where each value and each section begins, by dotted path; the first line is 1.
+    """
+
+    content: dict[str, Any]
+    lines: dict[str, int]
+
+
+def read_settings_file(path: Path) -> SettingsFile:
     """Read a settings file; an empty one says nothing.
 
     Raises:
@@ -24,15 +42,26 @@ def read_settings_file(path: Path) -> dict[str, Any]:
         raise SettingsError(f"cannot read the settings file {path}: {error}") from error
     try:
         content = yaml.safe_load(text)
+        lines = dict(_lines(yaml.compose(text, Loader=yaml.SafeLoader)))
     except yaml.YAMLError as error:
         raise SettingsError(
             f"{path} is not YAML: {' '.join(str(error).split())}",
             hint="the file is a mapping such as 'serving: {port: 8000}'",
         ) from error
     if content is None:
-        return {}
+        return SettingsFile({}, {})
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise SettingsError(
             f"{path} holds no settings", hint="its top level is a mapping of names to values"
         )
-    return content
+    return SettingsFile(content, lines)
+
+
+def _lines(node: yaml.Node | None, path: str = "") -> Iterator[tuple[str, int]]:
+    # An alias may lead back to what it stands in.
+    if not isinstance(node, yaml.MappingNode) or path.count(".") > _DEEPEST:
+        return
+    for key, value in node.value:
+        here = f"{path}.{key.value}" if path else str(key.value)
+        yield here, key.start_mark.line + 1
+        yield from _lines(value, here)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,15 @@ Leaf = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value came from, as a person would say it: a flag, a variable, a file, a default."""
+    """Where a value came from.
+
+    Attributes:
+        words: as a person would say it: a flag, a variable, a file.
+        line: in the file, from 1; None: it came from elsewhere.
+    """
 
     words: str
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +152,9 @@ def _read_file(config: Path | None) -> tuple[dict[str, Any], dict[str, Origin]]:
         if not DEFAULT_FILE.is_file():
             return {}, {}
         config = DEFAULT_FILE
-    tree = read_settings_file(config)
-    origins = {".".join(path): Origin(str(config)) for path in _leaves(tree)}
-    return tree, origins
+    told = read_settings_file(config)
+    origins = {path: Origin(str(config), line) for path, line in told.lines.items()}
+    return told.content, origins
 
 
 def _lay_over(
@@ -199,15 +205,6 @@ def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
     return section
 
 
-def _leaves(tree: Mapping[str, Any], path: Leaf = ()) -> Iterator[Leaf]:
-    for name, value in tree.items():
-        here = (*path, str(name))
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, here)
-        else:
-            yield here
-
-
 def _checked(tree: Mapping[str, Any], origins: Mapping[str, Origin]) -> ServerSettings:
     try:
         return ServerSettings.model_validate(tree)
@@ -220,10 +217,26 @@ def _checked(tree: Mapping[str, Any], origins: Mapping[str, Origin]) -> ServerSe
 
 def _refuse_what_has_no_effect(settings: ServerSettings) -> None:
     # A setting must not look active when nothing goes by it yet.
-    if settings.chat_backend:
-        raise SettingsError("chat_backend: this version has nothing that goes by it; leave it out")
+    if settings.chat_backend == "engine":
+        raise SettingsError(
+            "chat_backend: this version answers chat requests in sessions only",
+            hint="leave it out, or say session",
+        )
 
 
 def _from(origins: Mapping[str, Origin], path: str) -> str:
-    origin = origins.get(path)
-    return f" (from {origin.words})" if origin is not None else ""
+    origin = origins.get(path) or _near(origins, path)
+    if origin is None:
+        return ""
+    place = "" if origin.line is None else f", line {origin.line}"
+    return f" (from {origin.words}{place})"
+
+
+def _near(origins: Mapping[str, Origin], path: str) -> Origin | None:
+    """Where the section around a path came from, else whatever lies in it."""
+    around = path.rpartition(".")[0]
+    while around and around not in origins:
+        around = around.rpartition(".")[0]
+    if around:
+        return origins[around]
+    return next((origins[known] for known in origins if known.startswith(f"{path}.")), None)
