@@ -40,7 +40,7 @@ class PcmChunk(msgspec.Struct, frozen=True, gc=False):
     @property
     def duration_ms(self) -> float:
         """Length in milliseconds, exact."""
-        return self.count * 1000 / self.rate
+        return len(self.data) // SAMPLE_BYTES * 1000 / self.rate
 
     def numpy(self) -> NDArray[float32]:
         """The samples as a read-only view. The methods here load numpy, the module does not."""

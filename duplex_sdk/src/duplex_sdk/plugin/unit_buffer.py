@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from duplex_sdk.audio.chunk import SAMPLE_BYTES, BadAudioError, PcmChunk
@@ -83,7 +82,7 @@ class UnitBuffer(PcmAppendBuffer):
         """
         if piece.kind != "audio":
             return self._reserve(operation_id, piece, [])
-        bare = allow_emit and self._is_bare_image(piece)
+        bare = bool(piece.images) and allow_emit and self._is_bare_image(piece)
         self._add(piece)
         if bare:
             return self._reserve(operation_id, piece, self._take_all())
@@ -157,14 +156,25 @@ class UnitBuffer(PcmAppendBuffer):
         return None
 
     def _join(self, spans: list[_Span], *, final: bool) -> AppendPiece:
-        data = b"".join(span.data[span.start :] if span.start else span.data for span in spans)
+        parts: list[bytes] = []
+        is_speech: bool | None = None
+        force_listen = False
+        images: tuple[Image, ...] = ()
+        for span in spans:
+            if span.size:
+                parts.append(span.data[span.start :] if span.start else span.data)
+                if span.is_speech is not None:
+                    # Speech if any part is; None only when no part was listened to.
+                    is_speech = is_speech or span.is_speech
+            force_listen = force_listen or span.force_listen
+            images = span.images or images
+        data = b"".join(parts)
         missing = -len(data) % self._unit_bytes
-        groups = [span.images for span in spans if span.images]
         return AppendPiece(
             audio=PcmChunk(data + bytes(missing), self._rate) if data else None,
-            is_speech=_any_speech(span.is_speech for span in spans if span.size),
-            force_listen=any(span.force_listen for span in spans),
-            images=groups[-1] if groups else (),
+            is_speech=is_speech,
+            force_listen=force_listen,
+            images=images,
             padding=missing // SAMPLE_BYTES,
             final=final,
         )
@@ -210,7 +220,7 @@ class _UnitReservation(PcmReservation):
         self._buffer = buffer
         self._operation_id = operation_id
         self._unit = unit
-        self._byte_count = sum(span.size for span in spans)
+        self._byte_count = sum([len(span.data) - span.start for span in spans])
         self._active = True
         self.spans = spans
 
@@ -246,9 +256,3 @@ class _UnitReservation(PcmReservation):
 
 def _size(piece: AppendPiece) -> int:
     return 0 if piece.audio is None else len(piece.audio.data)
-
-
-def _any_speech(verdicts: Iterable[bool | None]) -> bool | None:
-    """Speech if any part is; None only when no part was listened to."""
-    known = [verdict for verdict in verdicts if verdict is not None]
-    return any(known) if known else None

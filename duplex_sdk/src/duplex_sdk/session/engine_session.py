@@ -178,6 +178,11 @@ class DuplexEngineSession:
         """All input bytes that the session occupies, moving and held; cheap."""
         return self._state.input_bytes.total
 
+    def input_load(self) -> tuple[int, int, int]:
+        """``input_bytes``, ``waiting_commands`` and ``pending_turns``, asked after every step."""
+        state = self._state
+        return state.input_bytes.total, len(self._flows.line), state.pending_turns.total
+
     @property
     def moving_input_bytes(self) -> int:
         """Input bytes that drain by themselves."""

@@ -188,7 +188,11 @@ class DuplexLeaseState:
         """When ``expiry`` may next have something to say, None for never as things stand."""
         if self._terminal_reason is not None:
             return None
-        deadline = min(self._grace_over(), self._idle_over(), self._length_over)
+        deadline = self._length_over
+        if self._detached_at is not None:
+            deadline = min(deadline, self._grace_over())
+        if self._config.idle_ttl_s is not None:
+            deadline = min(deadline, self._idle_over())
         return None if deadline == inf else deadline
 
     def _grace_over(self) -> float:

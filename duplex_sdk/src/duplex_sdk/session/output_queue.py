@@ -80,12 +80,13 @@ class _Budget:
         self.bytes = 0
         self.events = 0
 
-    def fits(self, size: int) -> bool:
-        return self.bytes + size <= self.max_bytes and self.events < self.max_events
-
-    def add(self, size: int) -> None:
+    def take(self, size: int) -> bool:
+        """Count one event in; False, and nothing is counted: it does not fit."""
+        if self.bytes + size > self.max_bytes or self.events >= self.max_events:
+            return False
         self.bytes += size
         self.events += 1
+        return True
 
     def remove(self, size: int) -> None:
         self.bytes -= size
@@ -96,13 +97,8 @@ class _Budget:
         return 2 * self.bytes > self.max_bytes or 2 * self.events > self.max_events
 
 
-class _Entry:
-    __slots__ = ("budget", "event", "size")
-
-    def __init__(self, event: DuplexEvent, size: int, budget: _Budget) -> None:
-        self.event = event
-        self.size = size
-        self.budget = budget
+# A tuple and no class of its own: one is made for every event.
+_Entry = tuple[DuplexEvent, int, _Budget]
 
 
 class OutputQueue:
@@ -169,11 +165,10 @@ class OutputQueue:
             self.close(event)
             return True
         size = self._sizer.size(event)
-        budget = self._budget_for(event, size)
-        budget.add(size)
+        budget = self._ordinary if self._ordinary.take(size) else self._reserve_for(event, size)
         if not self._entries:
             self._waiting_since = now
-        self._entries.append(_Entry(event, size, budget))
+        self._entries.append((event, size, budget))
         return True
 
     def get(self, now: float) -> DuplexEvent | None:
@@ -187,9 +182,8 @@ class OutputQueue:
         self._held_settled = False
         self._waiting_since = now
         if self._entries:
-            entry = self._entries.popleft()
-            entry.budget.remove(entry.size)
-            self._held = entry.event
+            self._held, size, budget = self._entries.popleft()
+            budget.remove(size)
         else:
             self._held, self._terminal = self._terminal, None
         self._held_valid = self._held is not None
@@ -217,12 +211,13 @@ class OutputQueue:
         kept: deque[_Entry] = deque()
         duration, size, count = 0.0, 0, 0
         for entry in self._entries:
-            if not _is_audio_of(entry.event, response_id, through_epoch):
+            event, taken, budget = entry
+            if not _is_audio_of(event, response_id, through_epoch):
                 kept.append(entry)
                 continue
-            entry.budget.remove(entry.size)
-            duration += _duration_ms(entry.event)
-            size += entry.size
+            budget.remove(taken)
+            duration += _duration_ms(event)
+            size += taken
             count += 1
         self._entries = kept
         held = self._held
@@ -241,9 +236,14 @@ class OutputQueue:
             terminal = msgspec.structs.replace(terminal, reason=DETAILS_TOO_LONG, event={})
         self._terminal = terminal
 
+    @property
+    def much_waits(self) -> bool:
+        """Whether more than half of the budget is used and more can come."""
+        return self._ordinary.more_than_half and not self._closed
+
     def holds_back(self, now: float) -> bool:
         """Whether further stage output should wait: much is queued, and the reader reads."""
-        if not self._ordinary.more_than_half or self._closed:
+        if not self.much_waits:
             return False
         return now - self._waiting_since < self._limits.stall_timeout_s
 
@@ -252,10 +252,8 @@ class OutputQueue:
             return False
         return _is_audio_of(self._held, response_id, through_epoch)
 
-    def _budget_for(self, event: DuplexEvent, size: int) -> _Budget:
-        if self._ordinary.fits(size):
-            return self._ordinary
-        if isinstance(event, ErrorEvent | ResponseDone) and self._reserve.fits(size):
+    def _reserve_for(self, event: DuplexEvent, size: int) -> _Budget:
+        if isinstance(event, ErrorEvent | ResponseDone) and self._reserve.take(size):
             return self._reserve
         full = self._ordinary.events >= self._ordinary.max_events
         raise DuplexOutputOverflowError("events" if full else "bytes")

@@ -39,11 +39,11 @@ class Reservation:
 
     def resize(self, amount: int) -> bool:
         """Hold so much instead. False, and unchanged, when more does not fit or it is released."""
-        amount = max(0, amount)
-        if self._ledger is None or amount - self._amount > self._ledger.room:
+        more = max(0, amount) - self._amount
+        if self._ledger is None or more > self._ledger.room:
             return False
-        self._ledger._total += amount - self._amount
-        self._amount = amount
+        self._ledger._total += more
+        self._amount += more
         return True
 
     def split(self, amount: int) -> Reservation:

@@ -334,7 +334,9 @@ class DuplexOmni(AsyncOmni):
         """
         size = 0
         if isinstance(command, AppendAudio):
-            size = len(command.audio) + sum(len(frame) for frame in command.video_frames)
+            size = len(command.audio)
+            if command.video_frames:
+                size += sum(len(frame) for frame in command.video_frames)
         room = handle.link.room
         if room.on_the_way >= self.runtime_config.max_pending_commands_per_session:
             raise DuplexSessionError("engine_backpressure", "the engine does not keep up", True)

@@ -66,14 +66,15 @@ class DuplexOutputBuffer(DeliveryPort):
         Raises:
             DuplexOutputOverflowError: there is no room; nothing changed.
         """
+        ends = isinstance(event, SessionClosed)
         with self._lock:
-            self._note_end(event)
+            if ends:
+                self._note_end(event)
             taken = self._queue.put(event, self._clock())
             waiting = self._waiter is not None
-            closed = self._queue.closed
         if waiting:
             self._wake_later()
-        if taken and closed:
+        if taken and ends:
             self._tell_end()
         return taken
 
@@ -88,7 +89,8 @@ class DuplexOutputBuffer(DeliveryPort):
         It isn't called for a reader that stalls: look again after ``limits.stall_timeout_s``.
         """
         with self._lock:
-            self._room_wanted = self._queue.holds_back(self._clock())
+            queue = self._queue
+            self._room_wanted = queue.much_waits and queue.holds_back(self._clock())
             return self._room_wanted
 
     def on_closed(self, callback: Callable[[], object]) -> None:

@@ -354,13 +354,10 @@ class DuplexSessionRunner:
     def _publish(self) -> None:
         if self._owner is None:
             return
-        session, room = self.session, self._link.room
-        room.publish(
-            total=session.input_bytes,
-            commands=session.waiting_commands,
-            turns=session.pending_turns,
-            held=session.held_input_bytes if room.wants_held else None,
-        )
+        room = self._link.room
+        held = self.session.held_input_bytes if room.wants_held else None
+        total, commands, turns = self.session.input_load()
+        room.publish(total=total, commands=commands, turns=turns, held=held)
 
 
 async def _abort(services: EngineServices, effect: AbortRequests) -> None:

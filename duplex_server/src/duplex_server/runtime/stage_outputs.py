@@ -61,7 +61,7 @@ class HeldOutputs:
         """Hand an output on now, or keep it until there is room."""
         if self._closed:
             return
-        if not self._waiting and not self._holds_back():
+        if not self._waiting and not self._output.holds_back():
             self._feed(item)
             return
         if self._bytes + size > self._limit:
@@ -75,7 +75,7 @@ class HeldOutputs:
 
     def release(self) -> None:
         """Hand on what may go now: the reader took something, or has stopped reading."""
-        while self._waiting and not self._holds_back():
+        while self._waiting and not self._output.holds_back():
             item, size = self._waiting.popleft()
             self._bytes -= size
             self._feed(item)
@@ -96,9 +96,6 @@ class HeldOutputs:
         self._bytes = 0
         self._stalled.close()
         self._feed = _ignore
-
-    def _holds_back(self) -> bool:
-        return self._output.holds_back()
 
     def _rearm(self) -> None:
         # A reader that takes something calls ``release``; one that stalls is found by the clock.
