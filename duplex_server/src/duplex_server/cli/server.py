@@ -181,6 +181,7 @@ def _serving_options(settings: ServerSettings) -> ServingOptions:
         max_frame_bytes=serving.max_frame_bytes,
         config_timeout_s=serving.config_timeout_s,
         session_mode=settings.session_mode,
+        chat_backend="session" if settings.chat_backend == "session" else None,
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from duplex_sdk.session.ids import IdSource
 from starlette.applications import Starlette
@@ -22,6 +22,7 @@ from duplex_server.runtime.ids import SecretIds
 
 from .attachments import AttachmentRegistry
 from .auth import ApiKeys, selected_subprotocol
+from .chat import DuplexChatCompletionsAdapter, answers_chat
 from .engine_metrics import register_engine
 from .envelope import ConnectionEnvelope
 from .gate import Gate
@@ -53,6 +54,8 @@ class ServingOptions:
         max_frame_bytes: largest client frame, in bytes of UTF-8.
         config_timeout_s: longest wait for a first frame.
         session_mode: ``turn`` answers 404 on the realtime routes.
+        chat_backend: what answers chat completions; None: sessions, where the model can answer
+            without being spoken to.
     """
 
     api_keys: Sequence[str] = ()
@@ -60,6 +63,7 @@ class ServingOptions:
     max_frame_bytes: int = 15 * 1024 * 1024
     config_timeout_s: float = 10.0
     session_mode: str = "duplex"
+    chat_backend: Literal["session"] | None = None
 
 
 class DuplexApp:
@@ -83,11 +87,12 @@ class DuplexApp:
         self.registry = AttachmentRegistry()
         self.metrics = ServingMetrics()
         register_engine(omni, self.metrics.registry)
+        ids = ids or SecretIds()
         self._realtime = OmniDuplexSessionHandler(
             omni,
             self.registry,
             self.metrics,
-            ids=ids or SecretIds(),
+            ids=ids,
             limits=ConnectionLimits(
                 max_frame_bytes=options.max_frame_bytes,
                 config_timeout_s=options.config_timeout_s,
@@ -99,6 +104,15 @@ class DuplexApp:
             session_mode=options.session_mode,
             health=self.health,
             metrics=self.metrics,
+            chat=self._chat(ids),
+        )
+
+    def _chat(self, ids: IdSource) -> DuplexChatCompletionsAdapter | None:
+        wanted = self._options.chat_backend is not None
+        if not wanted and not answers_chat(self._omni.duplex_capabilities):
+            return None
+        return DuplexChatCompletionsAdapter(
+            self._omni, ids=ids, max_body_bytes=self._options.max_frame_bytes
         )
 
     def health(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
+from .chat import DuplexChatCompletionsAdapter
 from .http_errors import error_response
 from .metrics import ServingMetrics
 
@@ -32,6 +33,7 @@ class HttpRoutes:
         session_mode: ``duplex`` or ``turn``.
         health: makes the document of ``/health``.
         metrics: of this server.
+        chat: answers chat requests; None: nothing here can.
     """
 
     def __init__(
@@ -41,11 +43,13 @@ class HttpRoutes:
         session_mode: str,
         health: Callable[[], dict[str, Any]],
         metrics: ServingMetrics,
+        chat: DuplexChatCompletionsAdapter | None = None,
     ) -> None:
         self._models = tuple(models)
         self._session_mode = session_mode
         self._health = health
         self._metrics = metrics
+        self._chat = chat
         self._started_at = int(time.time())
 
     async def list_models(self, request: Request) -> Response:
@@ -71,7 +75,9 @@ class HttpRoutes:
         return Response(self._metrics.render(), media_type=self._metrics.content_type)
 
     async def complete_chat(self, request: Request) -> Response:
-        """``POST /v1/chat/completions``: no back end of this server answers it."""
+        """``POST /v1/chat/completions``."""
+        if self._chat is not None:
+            return await self._chat.complete(request)
         return error_response(
             400, "unsupported", "the served model answers in realtime sessions only"
         )
