@@ -40,8 +40,8 @@ class Obedient(StageModel[dict[str, Any]]):
         time.sleep(options.get("load_s", 0))
         if "die_at" in options and Path(options["die_at"]).exists():
             os.kill(os.getpid(), signal.SIGABRT)
-        if options.get("hello"):
-            print(options["hello"], flush=True)
+        if options.get("prints"):
+            os.write(1, options["prints"])
         if options.get("warning"):
             warnings.warn(options["warning"], stacklevel=1)
         if options.get("child"):

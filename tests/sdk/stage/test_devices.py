@@ -114,8 +114,8 @@ def test_an_unknown_device_stops_nobody() -> None:
     ("limit", "used", "free"),
     [
         ("max", "5", 4096 * 1024),
-        ("3000000", "1000000", 2_000_000),
-        ("10", "20", 0),
+        ("3000000", "1000000", 2_400_000),
+        ("10", "500000", 0),
         (None, "", 4096 * 1024),
     ],
 )
@@ -127,6 +127,7 @@ def test_main_memory_is_what_the_container_leaves(
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
         (tmp_path / "memory.current").write_text(used)
+        (tmp_path / "memory.stat").write_text("anon 7\ninactive_file 400000\n")
     assert memory._free_main_memory(meminfo, tmp_path) == free
     assert memory._free_main_memory(tmp_path / "none", tmp_path) is None
 

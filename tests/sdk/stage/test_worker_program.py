@@ -275,9 +275,18 @@ def test_shutdown_waits_no_longer_than_told(start: Callable[..., Engine]) -> Non
     assert engine.exit_code() == 0
 
 
-def test_work_before_a_model_is_a_broken_conversation(start: Callable[..., Engine]) -> None:
+HELLO = Hello(PROTOCOL, API_VERSION, "s3cret")
+LOAD = Load("test", "worker_models:Obedient", 0, 0)
+
+
+@pytest.mark.parametrize(
+    "messages", [[HELLO, Close("a")], [HELLO, HELLO], [HELLO, LOAD, LOAD]], ids=repr
+)
+def test_a_conversation_out_of_order_is_given_up(
+    start: Callable[..., Engine], messages: list[Any]
+) -> None:
     engine = start()
-    engine.send(Hello(PROTOCOL, API_VERSION, "s3cret"), Close("a"))
+    engine.send(*messages)
     assert engine.exit_code() == 70
 
 

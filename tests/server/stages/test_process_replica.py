@@ -328,6 +328,14 @@ class TestLoading:
         assert failure.value.hint == "try another"
         assert "worker_models.py" in caplog.text
 
+    async def test_what_a_worker_prints_is_logged_under_its_name(
+        self, yard: Yard, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.INFO):
+            await yard.pool(prints=b"weights:  1%\rweights: 50%\rweights: done\nwarm \xff\n")
+            await eventually(lambda: "warm" in caplog.text)
+        assert caplog.messages[:2] == ["w-0: weights: done", "w-0: warm \ufffd"]
+
     async def test_a_worker_that_dies_while_loading_says_so_with_its_last_line(
         self, yard: Yard, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -46,7 +46,7 @@ class WorkerProcess:
         self._on_exit = on_exit
         self._lock = threading.Lock()
         self._last_line = ""
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._killed = False
         self._reaped = False
         self._trouble: str | None = None
@@ -96,7 +96,7 @@ class WorkerProcess:
             self._wait(process)
         self._on_exit()
 
-    def _spawn(self) -> subprocess.Popen[str] | None:
+    def _spawn(self) -> subprocess.Popen[bytes] | None:
         with self._lock:
             if self._killed:
                 return None
@@ -106,14 +106,12 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
                 # A group of its own: Ctrl-C is ours to handle, and its children end with it.
                 start_new_session=True,
             )
             return self._process
 
-    def _wait(self, process: subprocess.Popen[str]) -> None:
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
         pump = threading.Thread(
             target=self._read, args=(process,), name=f"{self._name}-output", daemon=True
         )
@@ -129,11 +127,12 @@ class WorkerProcess:
             self._reaped = True
         pump.join()
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
         with process.stdout as lines:
             while line := lines.readline(_LONGEST_LINE):
-                text = line.rstrip()
+                # A progress bar writes over itself; of such a line the end is what a person sees.
+                text = line.decode(errors="replace").rstrip().rpartition("\r")[2]
                 if text:
                     self._last_line = text
                     self._on_line(text)

@@ -50,7 +50,13 @@ def _free_main_memory(meminfo: Path, cgroup: Path) -> int | None:
         return None
     try:
         limit = int((cgroup / "memory.max").read_text())
-        return max(0, min(available, limit - int((cgroup / "memory.current").read_text())))
+        return max(0, min(available, limit - _used_by_container(cgroup)))
     except (OSError, ValueError):
         # No container, or one without a limit ("max").
         return available
+
+
+def _used_by_container(cgroup: Path) -> int:
+    """What it holds, less the files that are cached only because there is room."""
+    stat = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+    return int((cgroup / "memory.current").read_text()) - int(stat.get("inactive_file", 0))

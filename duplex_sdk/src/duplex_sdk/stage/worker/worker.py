@@ -94,6 +94,8 @@ class Worker:
                 elif isinstance(message, Shutdown):
                     self._end(message.grace_s)
                     return DONE
+                elif isinstance(message, Hello):
+                    raise FrameError("greeted twice")
                 else:
                     self._handlers[type(message)](message)
 
