@@ -22,7 +22,8 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-clients demo talk test test-common test-clients check format docs bench bench-smoke clean
+.PHONY: help install install-clients demo talk test test-common test-clients test-plugins test-plugin \
+	verify-gpu check format docs bench bench-smoke clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -37,7 +38,7 @@ demo: $(STAMP) ## a spoken conversation with the local plugin, heard and checked
 talk: $(STAMP) ## speak into the microphone
 	$(VENV)/bin/duplex talk
 
-test: test-common test-clients ## all the tests
+test: test-common test-clients test-plugins ## all the tests
 
 test-common: $(STAMP)
 	$(PY) -m pytest $(PYTEST_FLAGS)
@@ -48,6 +49,26 @@ test-clients: $(STAMP) $(CLIENTS_STAMP) ## the unmodified OpenAI clients against
 	DUPLEX_COMMAND="$(CURDIR)/$(VENV)/bin/duplex" \
 	DUPLEX_SPEECH_DIR="$(CURDIR)/$(CLIENTS)/speech" \
 	$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini tests/clients
+
+# A model's libraries and those of another exclude each other: each such plugin is tested in an
+# environment of its own.
+OWN_ENVIRONMENTS := $(patsubst plugins-%/requirements-dev.txt,%,$(wildcard plugins-*/requirements-dev.txt))
+
+test-plugins: $(OWN_ENVIRONMENTS:%=test-plugin-%)
+
+test-plugin: test-plugin-$(PLUGIN) ## one model plugin's tests: PLUGIN=NAME
+
+test-plugin-%: plugins-%/.venv/.installed
+	cd plugins-$* && if [ -x .venv/bin/mypy ]; then .venv/bin/mypy src; fi
+	cd plugins-$* && .venv/bin/python -m pytest $(PYTEST_FLAGS)
+
+# Made for a pattern only, it would count as a file in between and be thrown away.
+.PRECIOUS: plugins-%/.venv/.installed
+
+verify-gpu: plugins-$(PLUGIN)/.venv/.installed ## a released model on this GPU: PLUGIN=NAME CHECKPOINT=DIR
+	cd plugins-$(PLUGIN) && HF_HUB_OFFLINE=0 DUPLEX_CHECKPOINT="$(CHECKPOINT)" \
+	DUPLEX_RESULT="$(CURDIR)/out/verify-gpu-$(PLUGIN).json" \
+	.venv/bin/python -m pytest -m gpu -rs
 
 check: $(STAMP) ## ruff, mypy, import rules, sizes
 	$(VENV)/bin/ruff check .
@@ -72,7 +93,7 @@ bench-smoke: $(STAMP) ## the measurements for a few seconds, without limits on t
 	$(PY) -m benchmarks --smoke
 
 clean: ## forget the environments
-	rm -rf $(VENV) $(CLIENTS)
+	rm -rf $(VENV) $(CLIENTS) plugins-*/.venv
 
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -83,6 +104,14 @@ $(PY):
 $(STAMP): requirements-dev.txt $(PYPROJECTS) | $(PY)
 	@echo "setting up $(VENV); the first time takes a minute or two"
 	$(PY) -m pip install $(PIP_FLAGS) -r requirements-dev.txt
+	@touch $@
+
+plugins-%/.venv/.installed: plugins-%/requirements-dev.txt plugins-%/pyproject.toml $(PYPROJECTS)
+	@echo "setting up plugins-$*/.venv; the first time takes a few minutes"
+	$(PYTHON) -m venv plugins-$*/.venv
+	cd plugins-$* && .venv/bin/python -m pip install $(PIP_FLAGS) -r requirements-dev.txt
+	cd plugins-$* && .venv/bin/python -m pip install $(PIP_FLAGS) --no-deps \
+	$$([ -f requirements-nodeps.txt ] && echo "-r requirements-nodeps.txt" || echo "-e .")
 	@touch $@
 
 $(CLIENTS)/bin/python: | $(PY)

@@ -196,18 +196,40 @@ def test_progress_is_told_while_loading(bench: Bench) -> None:
     assert bench.info.memory_bytes > 0
 
 
-def test_a_long_session_keeps_memory_flat(alone: Bench) -> None:
-    """Longer than the tiny window of 192 frames, so that it wraps."""
+def resident_kb() -> int:
+    gc.collect()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def test_a_session_longer_than_the_window_keeps_memory_flat(alone: Bench) -> None:
+    """The tiny window is 192 frames long, so that it wraps."""
     alone.open("long", seed=1)
     frame = speech(1, seed=1)[0]
     for _ in range(50):
         alone.frames({"long": frame})
-    gc.collect()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resident_kb()
     for _ in range(180):
         output = alone.frames({"long": frame})["long"]
-    grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert output.audio is not None
     assert np.isfinite(output.audio.numpy()).all()
-    assert grown_kb < 4096
+    assert resident_kb() - before < 4096
     alone.close("long")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_an_hour_of_callers_coming_and_going_keeps_memory_flat(bench: Bench) -> None:
+    """45,000 frames of sound, in sessions of a minute on all slots."""
+    frame = speech(1, seed=1)[0]
+    before = 0
+    for minute in range(60 // 8 + 1):
+        names = [f"{minute}-{slot}" for slot in range(8)]
+        for seed, name in enumerate(names):
+            bench.open(name, seed=seed)
+        for _ in range(750):
+            outputs = bench.frames(dict.fromkeys(names, frame))
+        assert len(outputs) == 8
+        for name in names:
+            bench.close(name)
+        before = before or resident_kb()
+    assert resident_kb() - before < 8192

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import torch
 
 from .errors import CheckpointError
 
-__all__ = ["gigabytes", "memory_available", "require_memory"]
+__all__ = ["gigabytes", "memory_available", "release_memory", "require_memory"]
 
 _MEMINFO = Path("/proc/meminfo")
 # Work space of the kernels and the graphs, on top of weights and windows.
@@ -46,6 +47,13 @@ def require_memory(
         f" {gigabytes(available)} are free",
         hint=hint,
     )
+
+
+def release_memory() -> None:
+    """Give back what models that are gone have left, graphs and cycles included."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def gigabytes(count: int) -> str:

@@ -24,7 +24,7 @@ from duplex_plugin_personaplex.figures import FRAME_SAMPLES, RATE
 
 from .codec import BatchCodec
 from .loading import load_model, plan_load
-from .memory import gigabytes
+from .memory import gigabytes, release_memory
 from .pieces import PieceReader, TextTokens
 from .sessions import Caller, Prompter, row_sampling
 from .source import find_checkpoint
@@ -142,6 +142,7 @@ class FrameStage(StageModel[Caller]):
         self._codec.close()
         self._settings.close()
         del self._stepper, self._codec, self._prompter
+        release_memory()
 
     def _gather(self, units: Sequence[_Unit]) -> list[int]:
         """Lay the callers' frames into the batch and name their rows as active."""

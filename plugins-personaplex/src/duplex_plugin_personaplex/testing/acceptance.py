@@ -18,6 +18,7 @@ import torch
 from duplex_plugin_personaplex.figures import FRAME_SAMPLES, RATE
 from duplex_plugin_personaplex.runtime.bench import BenchRow, machine, measure
 from duplex_plugin_personaplex.runtime.loading import LoadedModel, load_model, plan_load
+from duplex_plugin_personaplex.runtime.memory import release_memory
 from duplex_plugin_personaplex.runtime.pieces import TextTokens
 from duplex_plugin_personaplex.runtime.prompt import ReplayVoice, Voice, make_prompt
 from duplex_plugin_personaplex.runtime.source import CheckpointFiles, find_checkpoint
@@ -92,6 +93,7 @@ def accept(
         comparison = compare_with_reference(
             files, torch.device(device), _dtype(dtype, device), frames
         )
+        release_memory()
         options: dict[str, Any] = {
             "checkpoint": str(files.folder),
             "frames": bench_frames,
