@@ -329,6 +329,34 @@ def test_command_that_was_lost_is_told_apart_from_the_next_of_its_kind(
     in_virtual_time(main)
 
 
+def test_question_of_an_earlier_connection_decides_nothing(
+    in_virtual_time: Callable[[Any], Any], scripted_server: Any
+) -> None:
+    async def main() -> None:
+        client, first = await resumed(scripted_server)
+        events = client.events()
+        first.breaks(ClientConnectionError("cable"))
+        second = await scripted_server.connection(2)
+        second.says_resumed("TOKEN-2", 2)
+        receipt = await client.clear_input()
+        second.breaks(ClientConnectionError("cable"))
+        third = await scripted_server.connection(3)
+        third.says_resumed("TOKEN-3", 3)
+        await asyncio.sleep(0.01)
+        earlier = second.sent_of("turn.signal")[0]["event"]
+        assert earlier != third.sent_of("turn.signal")[0]["event"]
+        third.says("turn.event", session_id="s", epoch=0, event=earlier, turn_state="idle")
+        await asyncio.sleep(0.01)
+        assert not receipt.settled
+        third.says("input_audio_buffer.cleared", server_event_seq=2)
+        await receipt.acknowledged()
+        heard = [(await anext(events)).type for _ in range(len(events))]
+        assert "turn.event" not in heard
+        await client.close(timeout_s=0)
+
+    in_virtual_time(main)
+
+
 # Interrupting
 
 
