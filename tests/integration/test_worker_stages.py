@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -39,7 +40,9 @@ def children() -> set[int]:
     """Process ids of our children, those that nobody waited for included."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found.update(map(int, (task / "children").read_text().split()))
+        # A thread that ends meanwhile hands its children to another one.
+        with contextlib.suppress(FileNotFoundError):
+            found.update(map(int, (task / "children").read_text().split()))
     return found
 
 
@@ -331,7 +334,9 @@ async def kill_under_load(omni: DuplexOmni, kills: int) -> Load:
         for number in range(kills):
             victim = dice.choice([status for status in replicas(omni) if status.pid is not None])
             assert victim.pid is not None
-            os.kill(victim.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                # The one before may not have been missed yet.
+                os.kill(victim.pid, signal.SIGKILL)
             turns = load.turns
             # Mostly one after the other; now and then a second one while the first is away.
             if number % 4:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -116,7 +117,8 @@ async def test_signal_ends_every_session_in_its_profile_and_exits_cleanly(number
 def children_of(pid: int) -> set[int]:
     found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found.update(map(int, (task / "children").read_text().split()))
+        with contextlib.suppress(FileNotFoundError):
+            found.update(map(int, (task / "children").read_text().split()))
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -39,7 +40,9 @@ def is_there(pid: int) -> bool:
 def our_children() -> set[int]:
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found.update(map(int, (task / "children").read_text().split()))
+        # A thread that ends meanwhile hands its children to another one.
+        with contextlib.suppress(FileNotFoundError):
+            found.update(map(int, (task / "children").read_text().split()))
     return found
 
 
