@@ -19,7 +19,9 @@ from .client_import import measure_client_import
 from .figure import Figure
 from .machine import describe_machine
 from .report import print_figures, write_json
+from .resampling import measure_resampling
 from .session_layer import measure_session_layer
+from .socket_layer import measure_socket_layer
 from .spoken_latency import measure_spoken_latency
 from .worker_overhead import measure_worker_overhead
 from .workload import FULL, SMOKE, Workload
@@ -31,6 +33,14 @@ PARTS: dict[str, tuple[str, Part]] = {
     "session": (
         "The session layer, in process",
         lambda workload, seed: asyncio.run(measure_session_layer(workload.units, seed)),
+    ),
+    "resampling": (
+        "Rates that are not the model's, per unit",
+        lambda workload, _: measure_resampling(workload.units),
+    ),
+    "sockets": (
+        "The session layer, through real sockets",
+        lambda workload, _: asyncio.run(measure_socket_layer(workload.units, workload.sockets)),
     ),
     "workers": (
         "A stage in a process, next to one in a thread",

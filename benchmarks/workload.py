@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FULL", "SMOKE", "Spoken", "Units", "Workload"]
+__all__ = ["FULL", "SMOKE", "Sockets", "Spoken", "Units", "Workload"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,32 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True)
+class Sockets:
+    """Callers that stream units in real time through sockets.
+
+    Attributes:
+        steps: numbers of them, in order, until the answers come late.
+        seconds: how long each is held.
+        cancelling: callers that cancel afterwards.
+    """
+
+    steps: tuple[int, ...] = (16, 64, 128, 256, 384, 512, 650, 800, 1_000)
+    seconds: float = 5.0
+    cancelling: int = 16
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Everything one run measures."""
 
     name: str
     units: Units
+    sockets: Sockets
     spoken: Spoken
     imports: int
 
 
-FULL = Workload("full", Units(), Spoken(), imports=9)
+FULL = Workload("full", Units(), Sockets(), Spoken(), imports=9)
 SMOKE = Workload(
     "smoke",
     Units(
@@ -93,6 +109,7 @@ SMOKE = Workload(
         realtime_steps=(8,),
         realtime_s=0.5,
     ),
+    Sockets(steps=(4,), seconds=0.5, cancelling=2),
     Spoken(turns=2, sessions=(1,)),
     imports=1,
 )
