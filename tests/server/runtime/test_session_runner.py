@@ -53,6 +53,7 @@ from duplex_sdk.stage import Json, StageOutput, StagePrompt
 from duplex_sdk.testing.seeded_ids import SeededIds
 from duplex_server.runtime.detection import Detection
 from duplex_server.runtime.input_room import InputRoom, RoomLimits
+from duplex_server.runtime.lateness import Lateness
 from duplex_server.runtime.offload import Offload
 from duplex_server.runtime.output_buffer import DuplexOutputBuffer, OutputLimits
 from duplex_server.runtime.services import EngineServices, RunnerOwner
@@ -202,6 +203,7 @@ class Bench:
             port=self.port,
             plugin=cast("Any", Plugin()),
             ids=SeededIds(1),
+            lateness=Lateness(),
             call_timeout_s=call_timeout_s,
         )
         self.runner = DuplexSessionRunner(

@@ -7,7 +7,6 @@ back or compensated.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -49,6 +48,9 @@ class Append:
         turn_items: items of the turn it ends, which the plugin does not see as conversation yet.
         covers: early units of the turn that this one completes.
         continuation: nobody said it: it only keeps the model going.
+        queued_at: since when it waits for the stage, seconds.
+        given_up: it is too late to be submitted; its bytes go when its turn comes, since units
+            leave the buffer in their order.
     """
 
     piece: AppendPiece
@@ -60,6 +62,8 @@ class Append:
     turn_items: frozenset[str] = frozenset()
     covers: list[RetainedPiece] = field(default_factory=list)
     continuation: bool = False
+    queued_at: float = 0.0
+    given_up: bool = False
     op: int = 0
     numbers: AppendReservation | None = None
     context: DuplexStageRequestContext | None = None
@@ -73,6 +77,13 @@ class Append:
     def cleared(self) -> bool:
         """Its input was cleared while it waited."""
         return self.taken is not None and not self.taken.reservation.active
+
+    @property
+    def may_be_given_up(self) -> bool:
+        """Whether it is nothing but a stretch of the user's sound."""
+        piece = self.piece
+        plain = piece.kind == "audio" and not (piece.final or piece.images or self.answers)
+        return plain and self.taken is not None and self.taken.reservation.active
 
     def release(self) -> None:
         """Give back every byte it occupies."""
@@ -105,7 +116,8 @@ class AppendQueue:
         self._buffer = buffer
         self._accepted = accepted
         self._failed = failed
-        self._queue: deque[Append] = deque()
+        # A list, which is empty nearly always: an empty deque takes 760 bytes per session.
+        self._queue: list[Append] = []
         self._current: Append | None = None
         self._called_off: dict[int, str] = {}
         self._context: DuplexStageRequestContext | None = None
@@ -130,16 +142,31 @@ class AppendQueue:
 
     def push(self, append: Append) -> None:
         """Queue a unit behind all others."""
+        append.queued_at = self._state.now
         self._queue.append(append)
         self._advance()
 
     def _advance(self) -> None:
         while self._current is None and self._queue:
-            append = self._queue.popleft()
+            append = self._queue.pop(0)
             if append.cleared or not self._state.open or append.epoch != self._state.epoch:
                 append.release()
                 continue
+            if append.given_up and append.taken is not None:
+                append.taken.reservation.commit()
+                append.release()
+                continue
             self._plan(append)
+
+    @property
+    def under_way(self) -> list[Append]:
+        """Every unit that has not settled, the oldest first."""
+        return self._queue if self._current is None else [self._current, *self._queue]
+
+    def give_up(self, places: frozenset[int]) -> None:
+        """Submit no more the units at these places of ``under_way``."""
+        for place, append in enumerate(self.under_way):
+            append.given_up = append.given_up or place in places
 
     # plan
 

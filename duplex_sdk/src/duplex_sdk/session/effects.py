@@ -36,6 +36,7 @@ __all__ = [
     "ReleaseStages",
     "Report",
     "SubmitUnit",
+    "TellLag",
     "WakeAt",
 ]
 
@@ -164,6 +165,18 @@ class Ended(msgspec.Struct, frozen=True):
     request_ids: tuple[str, ...] = ()
 
 
+class TellLag(msgspec.Struct, frozen=True):
+    """For the figures of the deployment: how far the model is behind, 0 when it caught up.
+
+    Attributes:
+        dropped: units given up since the last one.
+        lag_ms: age of the oldest unit that no stage has taken.
+    """
+
+    dropped: int
+    lag_ms: float
+
+
 class Report(msgspec.Struct, frozen=True):
     """Write a line to the log; never shown to a client."""
 
@@ -186,4 +199,5 @@ Effect = (
     | MarkClosing
     | Ended
     | Report
+    | TellLag
 )

@@ -14,6 +14,7 @@ from .create_flow import CreateFlow
 from .input_buffer import InputBuffer
 from .intake import Intake
 from .item_flow import ItemFlow
+from .late_flow import LateFlow
 from .output_flow import OutputFlow
 from .overflow_flow import OverflowFlow
 from .response_flow import ResponseFlow
@@ -80,6 +81,7 @@ class Flows:
             self.continuations,
             end_session=self.closing.close,
         )
+        self.lateness = LateFlow(state, self.appends, end_session=self.closing.close)
         self.overflow = OverflowFlow(
             state,
             self.responses,
@@ -92,8 +94,9 @@ class Flows:
         state = self._state
         while True:
             while state.followups:
-                state.followups.popleft()()
+                state.followups.pop(0)()
             self.line.advance()
+            self.lateness.look()
             self.continuations.look()
             self.intake.settle_speech()
             if not state.followups:
@@ -107,6 +110,7 @@ class Flows:
                 append.context.request_id, state=state.model_state
             )
         self.continuations.accepted(append)
+        self.lateness.accepted(append)
         state.told_to_listen = append.piece.force_listen
         if append.of_open_turn and state.auto_responds:
             # It was tried again out of the buffer: nothing of the turn is missing.

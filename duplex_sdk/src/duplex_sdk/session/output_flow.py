@@ -65,6 +65,8 @@ class OutputFlow:
             return
         if not state.requests.accepts_output(output.request_id):
             return
+        if state.answers_since is None:
+            state.answers_since = state.now
         state.lease.touch(state.now, "model_output")
         self._note_metrics(item)
         self._note_runtime(output)

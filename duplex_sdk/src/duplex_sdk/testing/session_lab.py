@@ -110,6 +110,7 @@ class SessionLab:
         self.ended: list[effects.Ended] = []
         self.submitted: list[DuplexStageSubmission] = []
         self.aborted: list[effects.AbortRequests] = []
+        self.lags: list[effects.TellLag] = []
         self.faults: dict[type[Any], Callable[[Any], Any]] = {}
         self.reading = True
         self.watch: Callable[[inputs.Input, tuple[effects.Effect, ...]], None] | None = None
@@ -284,6 +285,7 @@ class SessionLab:
             effects.MarkClosing: lambda effect: None,
             effects.Ended: self.ended.append,
             effects.Report: lambda effect: self.log.append(effect.message),
+            effects.TellLag: self.lags.append,
         }
 
     def _plan(self, op: int, request: AppendRequest) -> inputs.AppendPlanned:

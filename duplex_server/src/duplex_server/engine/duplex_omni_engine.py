@@ -17,6 +17,7 @@ from duplex_server.runtime.control import (
     RoomMadeMessage,
 )
 from duplex_server.runtime.detection import Detection
+from duplex_server.runtime.lateness import Lateness
 from duplex_server.runtime.errors import DuplexSessionError
 from duplex_server.runtime.offload import Offload
 from duplex_server.runtime.output_wakes import OutputWakes
@@ -94,6 +95,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
             ),
             progress=progress,
         )
+        self.lateness = Lateness()
         self._ids = ids
         self._clock = clock
         self._vad = vad or VadProvider(limits.server_vad_model_path)
@@ -162,6 +164,7 @@ class DuplexOmniEngine(AsyncOmniEngine):
                 detection=Detection(loop),
                 port=port,
                 plugin=self.plugin,
+                lateness=self.lateness,
                 ids=self._ids,
                 call_timeout_s=self.limits.stage_call_timeout_s,
             )

@@ -20,7 +20,6 @@ class EngineFigures:
 
     Attributes:
         units_late: units that a stage answered after their period.
-        units_dropped: units dropped by the lateness policy.
         nan_samples: samples from a model that were no numbers.
         steps: steps by stage.
         cleanup_retries: stage cleanups tried again.
@@ -29,7 +28,6 @@ class EngineFigures:
     """
 
     units_late: int = 0
-    units_dropped: int = 0
     nan_samples: int = 0
     steps: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     cleanup_retries: int = 0

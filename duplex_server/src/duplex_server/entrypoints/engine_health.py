@@ -39,6 +39,7 @@ class EngineHealth:
         stages: in order.
         units_late: since the start.
         units_dropped: since the start.
+        lag_ms: age of the oldest unit that no stage has taken, where a session lags.
         cleanup_retries: since the start.
     """
 
@@ -51,6 +52,7 @@ class EngineHealth:
     stages: tuple[StageHealth, ...] = ()
     units_late: int = 0
     units_dropped: int = 0
+    lag_ms: float = 0.0
     cleanup_retries: int = 0
 
 
@@ -71,6 +73,7 @@ def health_of(engine: DuplexOmniEngine) -> EngineHealth:
         slots_max=engine.limits.max_sessions or 0,
         stages=stages,
         units_late=engine.figures.units_late,
-        units_dropped=engine.figures.units_dropped,
+        units_dropped=engine.lateness.dropped,
+        lag_ms=engine.lateness.lag_ms,
         cleanup_retries=manager.cleanup_retries,
     )

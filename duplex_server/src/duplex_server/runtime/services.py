@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from duplex_sdk.session.ids import IdSource
 
     from .detection import Detection
+    from .lateness import Lateness
     from .offload import Offload
     from .timers import Timers
 
@@ -33,6 +34,7 @@ class EngineServices:
         port: the stages.
         plugin: the model's light half.
         ids: where ids come from.
+        lateness: how far models are behind, for people.
         call_timeout_s: how long an effect may take before its outcome is "timed out".
     """
 
@@ -44,6 +46,7 @@ class EngineServices:
     port: DuplexStagePort
     plugin: DuplexModelPlugin
     ids: IdSource
+    lateness: Lateness
     call_timeout_s: float
 
 

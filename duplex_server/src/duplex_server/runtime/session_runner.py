@@ -28,6 +28,7 @@ from duplex_sdk.session.effects import (
     ReleaseStages,
     Report,
     SubmitUnit,
+    TellLag,
     WakeAt,
 )
 from duplex_sdk.session.inputs import (
@@ -191,6 +192,7 @@ class DuplexSessionRunner:
         self._urgent.clear()
         self._ordered.clear()
         self._link.close()
+        self._services.lateness.forget(self.session_id)
 
     def _step(self, item: Input) -> None:
         try:
@@ -348,6 +350,9 @@ class DuplexSessionRunner:
     def _log(self, effect: Report) -> None:
         logger.log(LEVELS[effect.level], "session %s: %s", self.session_id, effect.message)
 
+    def _tell_lag(self, effect: TellLag) -> None:
+        self._services.lateness.tell(self.session_id, effect.dropped, effect.lag_ms)
+
     def _timer_fired(self) -> None:
         self.feed(TimerFired())
 
@@ -394,4 +399,5 @@ PERFORMERS: dict[type[Any], Callable[[DuplexSessionRunner, Any], None]] = {
     MarkClosing: DuplexSessionRunner._mark_closing,
     Ended: DuplexSessionRunner._mark_ended,
     Report: DuplexSessionRunner._log,
+    TellLag: DuplexSessionRunner._tell_lag,
 }

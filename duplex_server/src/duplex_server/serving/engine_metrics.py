@@ -108,3 +108,8 @@ def _lateness(health: EngineHealth) -> Iterable[Metric]:
     yield CounterMetricFamily(
         "duplex_units_dropped", "Units dropped for lateness.", value=health.units_dropped
     )
+    yield GaugeMetricFamily(
+        "duplex_unit_lag_seconds",
+        "Age of the oldest unit that a session's model has not taken.",
+        value=health.lag_ms / 1000,
+    )

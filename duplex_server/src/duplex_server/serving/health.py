@@ -46,8 +46,7 @@ def health_document(health: EngineHealth, *, plugin: str, session_mode: str) -> 
         "units": {
             "late": health.units_late,
             "dropped": health.units_dropped,
-            # Whole units wait in the session core, which tells no age of theirs yet.
-            "lag_ms": 0,
+            "lag_ms": int(health.lag_ms),
         },
     }
 
