@@ -179,10 +179,16 @@ class Place:
     @contextmanager
     def engine_held(self) -> Iterator[None]:
         """The engine's thread stands still inside the block."""
-        release = threading.Event()
+        held, release = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            held.set()
+            release.wait(10)
+
         loop = self.omni.engine._loop
         assert loop is not None
-        loop.call_soon_threadsafe(release.wait, 10)
+        loop.call_soon_threadsafe(hold)
+        assert held.wait(10)
         try:
             yield
         finally:
@@ -353,6 +359,27 @@ async def test_a_waiting_resume_absorbs_the_lease_of_an_abandoned_one(place: Pla
     assert place.owner == (2, 2)
     assert not await place.detached()
     await gone(place, b, place.tasks[1])
+
+
+async def test_of_two_resumes_that_both_have_a_lease_the_first_to_serve_gets_both(
+    place: Place,
+) -> None:
+    a, _ = await place.first()
+    a.hold_at("session.heartbeat_ack")
+    a.say("session.heartbeat")
+    await a.held.wait()
+    b, b_task = place.resume(a.token, 2)
+    await place.lease_landed(1, 1)
+    c, c_task = place.resume(a.token, 2)
+    await place.lease_landed(2, 2)
+    a.let_go()
+    await c_task
+    assert [frame["type"] for frame in c.sent] == ["error"]
+    assert c.sent[0]["error"]["code"] == "invalid_resume_token"
+    assert place.owner == (2, 2)
+    b.say("session.heartbeat")
+    await b.got("session.heartbeat_ack")
+    await gone(place, b, b_task)
 
 
 async def test_a_replay_cancelled_after_it_was_handed_a_newer_lease_detaches_that_one(

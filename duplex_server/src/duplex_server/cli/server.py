@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from duplex_server.entrypoints import DuplexOmni
+from duplex_server.entrypoints import DuplexOmni, warm_up
 from duplex_server.serving import DuplexApp, ServingOptions
 from duplex_server.settings import ResolvedSettings, ServerSettings, SettingsError
 from duplex_server.stages import StageSettingError
@@ -67,6 +67,7 @@ async def _serve(resolved: ResolvedSettings, listening: socket.socket) -> None:
     _log.info("starting plugin %s", resolved.spec.name)
     try:
         await omni.start()
+        await warm_up(omni)
         await _serve_engine(resolved, omni, listening)
     finally:
         await omni.stop()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .inline_client import InlineDuplexClient
     from .omni_base import AsyncOmniBase, OmniBase
     from .session_handle import DuplexSessionHandle
+    from .warmup import warm_up
 
 __all__ = [
     "AsyncOmni",
@@ -29,6 +30,7 @@ __all__ = [
     "InlineDuplexClient",
     "OmniBase",
     "StageHealth",
+    "warm_up",
 ]
 
 _HOMES = {
@@ -41,6 +43,7 @@ _HOMES = {
     "InlineDuplexClient": ".inline_client",
     "OmniBase": ".omni_base",
     "StageHealth": ".engine_health",
+    "warm_up": ".warmup",
 }
 
 
