@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -258,6 +259,30 @@ async def test_dead_connection_is_noticed_and_replaced(server: RunningServer) ->
                     break
         assert event.attachment_generation == 2
         await turn(client)
+
+
+async def test_server_that_was_stopped_for_a_while_is_come_back_to() -> None:
+    patient = Reconnect(first_delay_s=0.01, max_delay_s=0.1, attempt_timeout_s=0.3, give_up_s=20)
+    async with ServerProcess("--plugin", "scripted", "--max-sessions", "1") as frozen:
+        client = DuplexClient(
+            frozen.url, reconnect=patient, heartbeat_s=0.1, heartbeat_timeout_s=0.2
+        )
+        async with client, asyncio.timeout(30):
+            events = client.events(size=4096)
+            os.kill(frozen.pid, signal.SIGSTOP)
+            try:
+                await client.append_audio(tone(100, 16_000), is_speech=True)
+                async for event in events:
+                    if isinstance(event, ConnectionLost):
+                        break
+                # Some tries are under way: the server will see them all at once.
+                await asyncio.sleep(1)
+            finally:
+                os.kill(frozen.pid, signal.SIGCONT)
+            committed = await (await client.commit()).acknowledged()
+            assert committed.item_id
+            after = [await anext(events) for _ in range(len(events))]
+        assert sum(isinstance(event, ConnectionResumed) for event in after) == 1
 
 
 async def test_reports_of_the_player_reach_the_history(server: RunningServer) -> None:

@@ -134,7 +134,8 @@ class SessionCommands(ABC):
         """Ask for an answer to what was committed; options hold for this response only.
 
         Its metadata gets a pair ``client_event_id``, by which the receipt knows it, unless that
-        would be one pair too many.
+        would be one pair too many. The model may choose to listen, which is an answer too; in a
+        session that responds by itself the next such choice is taken for it.
         """
         event_id = self._new_event_id()
         tagged = {RESPONSE_TAG: event_id} | (options.get("metadata") or {})
