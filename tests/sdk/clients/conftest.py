@@ -23,6 +23,8 @@ class ScriptedSocket(Socket):
         self.url = ""
         self.headers: Mapping[str, str] = {}
         self.closed = False
+        self.takes_nothing = False
+        self._gone = asyncio.Event()
         self._incoming: asyncio.Queue[str | bytes | ClientError] = asyncio.Queue()
 
     async def open(self, url: str, headers: Mapping[str, str]) -> Socket:
@@ -30,6 +32,8 @@ class ScriptedSocket(Socket):
         return self
 
     async def send(self, frame: str) -> None:
+        if self.takes_nothing:
+            await self._gone.wait()
         if self.closed:
             raise ClientConnectionError("gone")
         self.sent.append(msgspec.json.decode(frame))
@@ -42,6 +46,7 @@ class ScriptedSocket(Socket):
 
     async def close(self) -> None:
         self.closed = True
+        self._gone.set()
         self._incoming.put_nowait(ClientConnectionError("closed here"))
 
     def says(self, kind: str, **fields: Any) -> None:

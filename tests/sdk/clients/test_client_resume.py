@@ -394,6 +394,29 @@ def test_dead_connection_is_left_for_a_new_one(
     in_virtual_time(main)
 
 
+def test_connection_that_takes_nothing_is_left_and_what_waited_goes_out_on_the_next(
+    in_virtual_time: InVirtualTime, scripted_server: Any
+) -> None:
+    async def main() -> None:
+        client = DuplexClient(
+            "ws://there", socket_factory=scripted_server.open, heartbeat_s=15, reconnect=STEADY
+        )
+        opening = asyncio.create_task(client.open())
+        first = await scripted_server.connection(1)
+        first.says_resumable()
+        await opening
+        first.takes_nothing = True
+        appending = asyncio.create_task(client.append_audio(b"\0\0"))
+        second = await scripted_server.connection(2)
+        assert asyncio.get_running_loop().time() == pytest.approx(15 + 10 + 0.1)
+        second.says_resumed()
+        await appending
+        assert len(second.sent_of("input_audio_buffer.append")) == 1
+        await client.close(timeout_s=0)
+
+    in_virtual_time(main)
+
+
 def test_server_that_accepts_and_says_nothing_is_tried_anew(talk: Any) -> None:
     async def conversation(client: DuplexClient, server: Any) -> None:
         loop = asyncio.get_running_loop()

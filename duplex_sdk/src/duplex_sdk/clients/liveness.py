@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -69,6 +70,12 @@ class Liveness:
                 self._sent_at = now
                 if self._asked_at is None:
                     self._asked_at = now
+                await self._beat()
+
+    async def _beat(self) -> None:
+        # A connection that takes nothing any more would hold this up, and with it the verdict.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._answer_timeout_s):
                 await self._send({"type": "session.heartbeat"})
 
     def _due(self) -> float:
