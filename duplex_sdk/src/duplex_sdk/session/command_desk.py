@@ -57,32 +57,6 @@ class CommandDesk:
     def __init__(self, state: SessionState, flows: Flows) -> None:
         self._state = state
         self._flows = flows
-        self._commands = self._command_table()
-
-    def _command_table(self) -> dict[type[Any], Callable[[Any, bool], None]]:
-        return {
-            AppendAudio: self._append_audio,
-            # These pass whatever waits.
-            CancelResponse: lambda command, _: self._flows.cancels.cancel_response(command),
-            ClearOutputAudio: lambda command, _: self._flows.cancels.clear_output(command),
-            CancelInput: lambda command, _: self._flows.cancels.cancel_input(command),
-            BargeIn: lambda command, _: self._flows.cancels.barge_in(command),
-            AckPlayback: lambda command, _: self._flows.items.acknowledge(command),
-            Heartbeat: lambda command, _: self._heartbeat(command),
-            CloseSession: lambda command, _: self._flows.closing.close(command.reason),
-            # These wait for the audio before them.
-            Commit: self._commit,
-            CreateResponse: self._create_response,
-            UpdateSession: self._update,
-            # These keep their place in the line.
-            ClearInput: self._clear_input,
-            CreateItem: lambda command, _: self._in_turn(self._flows.items.create, command),
-            DeleteItem: lambda command, _: self._in_turn(self._flows.items.delete, command),
-            TruncateItem: lambda command, _: self._in_turn(self._flows.items.truncate, command),
-            RetrieveItem: lambda command, _: self._in_turn(self._flows.items.retrieve, command),
-            SignalTurn: lambda command, _: self._in_turn(self._signal, command),
-            AppendText: lambda command, _: self._in_turn(self._append_text, command),
-        }
 
     def receive(self, item: CommandReceived) -> None:
         """A client asks for something."""
@@ -95,7 +69,7 @@ class CommandDesk:
         if self._no_place(command):
             state.fail("input_backpressure", "too many commands wait", command=command)
             return
-        self._commands[type(command)](command, item.lenient)
+        COMMANDS[type(command)](self, command, item.lenient)
 
     def _no_place(self, command: RealtimeCommand) -> bool:
         limit = self._state.limits.max_pending_commands_per_session
@@ -179,3 +153,29 @@ class CommandDesk:
         state = self._state
         state.turn_state = SIGNALLED_STATES.get(command.event, state.turn_state)
         state.emit(TurnEvent, event=command.event, turn_state=state.turn_state.value)
+
+
+# One table for all sessions: one for each takes three KiB.
+COMMANDS: dict[type[Any], Callable[[CommandDesk, Any, bool], None]] = {
+    AppendAudio: CommandDesk._append_audio,
+    # These pass whatever waits.
+    CancelResponse: lambda desk, command, _: desk._flows.cancels.cancel_response(command),
+    ClearOutputAudio: lambda desk, command, _: desk._flows.cancels.clear_output(command),
+    CancelInput: lambda desk, command, _: desk._flows.cancels.cancel_input(command),
+    BargeIn: lambda desk, command, _: desk._flows.cancels.barge_in(command),
+    AckPlayback: lambda desk, command, _: desk._flows.items.acknowledge(command),
+    Heartbeat: lambda desk, command, _: desk._heartbeat(command),
+    CloseSession: lambda desk, command, _: desk._flows.closing.close(command.reason),
+    # These wait for the audio before them.
+    Commit: CommandDesk._commit,
+    CreateResponse: CommandDesk._create_response,
+    UpdateSession: CommandDesk._update,
+    # These keep their place in the line.
+    ClearInput: CommandDesk._clear_input,
+    CreateItem: lambda desk, command, _: desk._in_turn(desk._flows.items.create, command),
+    DeleteItem: lambda desk, command, _: desk._in_turn(desk._flows.items.delete, command),
+    TruncateItem: lambda desk, command, _: desk._in_turn(desk._flows.items.truncate, command),
+    RetrieveItem: lambda desk, command, _: desk._in_turn(desk._flows.items.retrieve, command),
+    SignalTurn: lambda desk, command, _: desk._in_turn(desk._signal, command),
+    AppendText: lambda desk, command, _: desk._in_turn(desk._append_text, command),
+}

@@ -108,29 +108,6 @@ class DuplexEngineSession:
         self._flows = flows = Flows(state)
         self._life = LifeFlow(state, flows)
         self._desk = CommandDesk(state, flows)
-        self._inputs = self._input_table()
-
-    def _input_table(self) -> dict[type[Any], Callable[[Any], None]]:
-        return {
-            Started: self._life.started,
-            CommandReceived: self._desk.receive,
-            AudioDecoded: self._flows.line.decoded,
-            InputConfigured: self._flows.updates.configured,
-            AppendPlanned: self._flows.appends.planned,
-            UnitSubmitted: self._flows.appends.submitted,
-            RequestsAborted: self._flows.cancels.aborted,
-            StagesReleased: self._flows.closing.released,
-            QueuedAudioDropped: self._flows.cancels.audio_dropped,
-            StageOutputReceived: self._flows.outputs.received,
-            StagesIdle: self._flows.outputs.idle,
-            OutputRefused: self._flows.overflow.refused,
-            TimerFired: self._life.timer_fired,
-            StageFailed: self._flows.outputs.stage_failed,
-            LeaseTouched: self._life.touched,
-            LeaseDetached: self._life.detached,
-            LeaseResumed: self._life.resumed,
-            CloseRequested: self._life.close_requested,
-        }
 
     # what the shell may read
 
@@ -224,7 +201,7 @@ class DuplexEngineSession:
         state.now = now
         state.effects = []
         try:
-            self._inputs[type(item)](item)
+            HANDLERS[type(item)](self, item)
             self._flows.go_on()
         except Exception as error:
             # A fault of ours or of a plugin's buffer: it must not take the session with it.
@@ -239,3 +216,26 @@ class DuplexEngineSession:
             for effect in self._state.effects
             if not (isinstance(effect, Emit) and self._flows.overflow.suppresses(effect.event))
         )
+
+
+# One table for all sessions: one for each, of bound methods, takes two KiB.
+HANDLERS: dict[type[Any], Callable[[DuplexEngineSession, Any], None]] = {
+    Started: lambda session, item: session._life.started(item),
+    CommandReceived: lambda session, item: session._desk.receive(item),
+    AudioDecoded: lambda session, item: session._flows.line.decoded(item),
+    InputConfigured: lambda session, item: session._flows.updates.configured(item),
+    AppendPlanned: lambda session, item: session._flows.appends.planned(item),
+    UnitSubmitted: lambda session, item: session._flows.appends.submitted(item),
+    RequestsAborted: lambda session, item: session._flows.cancels.aborted(item),
+    StagesReleased: lambda session, item: session._flows.closing.released(item),
+    QueuedAudioDropped: lambda session, item: session._flows.cancels.audio_dropped(item),
+    StageOutputReceived: lambda session, item: session._flows.outputs.received(item),
+    StagesIdle: lambda session, item: session._flows.outputs.idle(item),
+    OutputRefused: lambda session, item: session._flows.overflow.refused(item),
+    TimerFired: lambda session, item: session._life.timer_fired(item),
+    StageFailed: lambda session, item: session._flows.outputs.stage_failed(item),
+    LeaseTouched: lambda session, item: session._life.touched(item),
+    LeaseDetached: lambda session, item: session._life.detached(item),
+    LeaseResumed: lambda session, item: session._life.resumed(item),
+    CloseRequested: lambda session, item: session._life.close_requested(item),
+}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from duplex_sdk.audio import PcmChunk
 
 __all__ = ["PreRoll"]
@@ -20,7 +18,7 @@ class PreRoll:
 
     def __init__(self, length_ms: int) -> None:
         self._length_ms = max(0, length_ms)
-        self._chunks: deque[bytes] = deque()
+        self._chunks: list[bytes] = []
         self._rate = 0
         self._bytes = 0
 
@@ -68,7 +66,7 @@ class PreRoll:
             oldest = self._chunks[0]
             excess = self._bytes - limit
             if len(oldest) <= excess:
-                self._chunks.popleft()
+                self._chunks.pop(0)
                 self._bytes -= len(oldest)
             else:
                 self._chunks[0] = oldest[excess:]

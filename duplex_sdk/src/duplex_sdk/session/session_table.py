@@ -11,7 +11,6 @@ learns of it through ``SessionClosing`` and ``SessionEnded``.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -90,7 +89,7 @@ class TableCounts:
 class _Entry:
     state: SlotState
     active: ControlAsked | None
-    waiting: deque[ControlAsked] = field(default_factory=deque)
+    waiting: list[ControlAsked] = field(default_factory=list)
     generation: int = 0
     abandoned: bool = False
     request_ids: tuple[str, ...] = ()
@@ -238,7 +237,7 @@ class SessionTable:
 
     def _advance(self, session_id: str, entry: _Entry) -> None:
         while entry.active is None and entry.waiting:
-            control = entry.waiting.popleft()
+            control = entry.waiting.pop(0)
             if entry.state in ALIVE:
                 self._begin(session_id, entry, control)
             elif isinstance(control, CloseAsked):
@@ -296,7 +295,7 @@ class SessionTable:
             self._answer_ended(entry.active)
             entry.active = None
         while entry.waiting:
-            self._answer_ended(entry.waiting.popleft())
+            self._answer_ended(entry.waiting.pop(0))
         if item.released or self._stopping:
             self._forget(item.session_id)
         elif entry.state is not SlotState.RETAINED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,7 +35,7 @@ class Transcripts:
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        self._awaited: deque[_Awaited] = deque(maxlen=MAX_AWAITED)
+        self._awaited: list[_Awaited] = []
 
     def heard(self, output: StageOutput) -> None:
         """A stage says what it heard: a new piece, or the whole turn."""
@@ -61,7 +60,7 @@ class Transcripts:
             # The model was sure before the commit: the words wait for their item.
             self._state.turn_input.heard_text = text
             return
-        awaited = self._awaited.popleft()
+        awaited = self._awaited.pop(0)
         if not awaited.told:
             self.complete(awaited.item_id, text, awaited.seconds)
 
@@ -79,6 +78,7 @@ class Transcripts:
         known = heard or hint
         if heard is None:
             self._awaited.append(_Awaited(item_id, seconds, told=bool(known)))
+            del self._awaited[:-MAX_AWAITED]
         if known:
             self.complete(item_id, known, seconds)
 
@@ -93,8 +93,7 @@ class Transcripts:
         self._keep(lambda item_id: item_id in item_ids)
 
     def _keep(self, wanted: Callable[[str], bool]) -> None:
-        kept = (each for each in self._awaited if wanted(each.item_id))
-        self._awaited = deque(kept, maxlen=MAX_AWAITED)
+        self._awaited = [each for each in self._awaited if wanted(each.item_id)]
 
     def complete(self, item_id: str, text: str, seconds: float) -> None:
         """Tell the words of an item, and show them in it from now on."""

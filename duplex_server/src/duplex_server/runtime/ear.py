@@ -11,7 +11,6 @@ Calls come one at a time, from the engine loop or from a worker thread of its po
 from __future__ import annotations
 
 import logging
-from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,7 +67,7 @@ class SessionEar:
         self._decoder = InputDecoder(model_rate)
         self._listener: Listener | None = None
         self._clock_samples = 0
-        self._reference: deque[tuple[bytes, str, int] | None] = deque()
+        self._reference: list[tuple[bytes, str, int] | None] = []
         self._reference_decoder: tuple[tuple[str, int], InputDecoder] | None = None
         self._play_cursor_ms = 0.0
 
@@ -195,7 +194,7 @@ class SessionEar:
 
     def _feed_reference(self, processor: InputProcessor) -> None:
         while self._reference:
-            entry = self._reference.popleft()
+            entry = self._reference.pop(0)
             if entry is None:
                 self._play_cursor_ms = self.clock_ms
                 processor.played(PcmChunk(b"", self._model_rate), self.clock_ms)

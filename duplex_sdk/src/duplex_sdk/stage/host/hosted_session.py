@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -48,7 +47,7 @@ class HostedSession:
     has_state: bool = False
     phase: Literal["prefill", "live", "failed"] = "prefill"
     epoch: int = 0
-    queue: deque[QueuedUnit] = field(default_factory=deque)
+    queue: list[QueuedUnit] = field(default_factory=list)
     tick_at: float | None = None
     held: bool = False
     update_due: bool = False
@@ -65,7 +64,7 @@ class HostedSession:
     def next_unit(self) -> tuple[StageUnit[Any], QueuedUnit | None]:
         """Take the oldest unit, or the armed tick when there is none."""
         if self.queue:
-            queued = self.queue.popleft()
+            queued = self.queue.pop(0)
             self.last = queued.unit
             return self._with_state(queued.unit, queued.unit.prompt), queued
         assert self.last is not None
