@@ -26,6 +26,7 @@ from .commit_policy import (
     decide_commit_action,
     is_short_overlap,
 )
+from .history_entry import audio_message
 from .state import TurnState
 from .turn_input import RetainedPiece
 from .waiting_line import HeldStep
@@ -253,6 +254,44 @@ class CommitFlow:
                 event=self._details(item_id, {"overlap_ack": True}),
             )
 
+    # an item of a client's own making
+
+    def seal_item(
+        self,
+        item: Item,
+        pieces: list[RetainedPiece],
+        audio: PcmChunk | None,
+        *,
+        after: str | None,
+    ) -> None:
+        """Commit recorded speech under a client's item; nothing answers it by itself.
+
+        Args:
+            item: as the conversation shows it.
+            pieces: what the model is to hear; none: all of it was silence.
+            audio: all of it.
+            after: where the item goes, as for ``ConversationItems.add``.
+        """
+        state = self._state
+        state.commit_seq += 1
+        state.turn_state = TurnState.USER_COMMITTED
+        words = (part.transcript for part in item.content or ())
+        hint = next((each for each in words if isinstance(each, str) and each), None)
+        seconds = 0.0 if audio is None else audio.duration_ms / 1000
+        flags = {"no_response": True} if pieces else {"no_response": True, "is_speech": False}
+        self._tell(_Sealed(item.id, seconds, hint=hint), flags=flags, item=item, after=after)
+        if state.auto_responds:
+            for kept in pieces:
+                piece = msgspec.structs.replace(kept.piece, respond=False)
+                self._appends.push(
+                    Append(piece, state.epoch, held=kept.held, turn_items=frozenset((item.id,)))
+                )
+        elif pieces:
+            state.turn_input.retained.extend(pieces)
+            state.turn_input.retained_items.append(item.id)
+            if state.early_input and not self._intake.response_pending:
+                self._let_hear()
+
     # the item
 
     def _commit_item(self, *, no_response: bool = False, **flags: bool) -> str:
@@ -270,20 +309,27 @@ class CommitFlow:
         self._tell(sealed, flags=shown)
         return item_id
 
-    def _tell(self, sealed: _Sealed, *, flags: dict[str, Any]) -> None:
-        """The events of a commit, in their order."""
+    def _tell(
+        self,
+        sealed: _Sealed,
+        *,
+        flags: dict[str, Any],
+        item: Item | None = None,
+        after: str | None = None,
+    ) -> None:
+        """The events of a commit, in their order; of an item just sealed or of a client's own."""
         state = self._state
         item_id = sealed.item_id
         speech = flags.get("is_speech", True)
         known = sealed.heard or sealed.hint
-        part = ContentPart(type="input_audio", transcript=known or "")
-        if not speech:
-            part = msgspec.structs.replace(part, is_speech=False)
-        item = Item(id=item_id, type="message", role="user", content=(part,))
-        previous = state.items.add(item)
+        if item is None:
+            part = ContentPart(type="input_audio", transcript=known or "")
+            if not speech:
+                part = msgspec.structs.replace(part, is_speech=False)
+            item = Item(id=item_id, type="message", role="user", content=(part,))
+        previous = state.items.add(item, after=after)
         state.emit(ItemAdded, previous_item_id=previous, item=item)
-        if speech:
-            state.history.add_user_audio(item_id, transcript=known)
+        self._remember(item, known if speech else None, speech=speech, after=after)
         state.emit(
             InputCommitted,
             previous_item_id=previous,
@@ -295,6 +341,23 @@ class CommitFlow:
                 item_id, sealed.seconds, heard=sealed.heard, hint=sealed.hint
             )
         state.emit(ItemDone, previous_item_id=previous, item=state.items.get(item_id))
+
+    def _remember(
+        self, item: Item, transcript: str | None, *, speech: bool, after: str | None
+    ) -> None:
+        """Put what was said, and what a client wrote beside it, into history."""
+        history = self._state.history
+        after = after if after == "root" or (after is not None and after in history) else None
+        written = [
+            {"type": "text", "text": part.text}
+            for part in item.content or ()
+            if isinstance(part.text, str)
+        ]
+        if written:
+            sound = audio_message(transcript)["content"] if speech else ()
+            history.add_message(item.id, "user", [*written, *sound], after=after)
+        elif speech:
+            history.add_user_audio(item.id, transcript=transcript, after=after)
 
     def _details(self, item_id: str, flags: dict[str, Any]) -> dict[str, Any]:
         state = self._state

@@ -13,6 +13,7 @@ from .continuation_flow import ContinuationFlow
 from .create_flow import CreateFlow
 from .input_buffer import InputBuffer
 from .intake import Intake
+from .item_audio import ItemAudioFlow
 from .item_flow import ItemFlow
 from .late_flow import LateFlow
 from .output_flow import OutputFlow
@@ -69,7 +70,8 @@ class Flows:
         self.cancels = CancelFlow(
             state, self.responses, self.intake, transcripts, take_held=self.line.take_answers
         )
-        self.items = ItemFlow(state, tools, result_accepted=self._result_accepted)
+        spoken = ItemAudioFlow(state, self.line, self.commits)
+        self.items = ItemFlow(state, tools, spoken, result_accepted=self._result_accepted)
         self.updates = UpdateFlow(state, buffer, self.line, self.intake)
         self.closing = CloseFlow(state, buffer, self.appends, self.line, self.responses)
         self.outputs = OutputFlow(

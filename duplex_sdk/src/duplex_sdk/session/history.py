@@ -14,6 +14,7 @@ from .history_entry import (
     call_message,
     call_output_message,
     message,
+    with_transcript,
 )
 from .message_log import ROOT, HistoryLimits, MessageLog
 from .read_only import ReadOnlyDict
@@ -116,7 +117,9 @@ class ConversationHistory:
         """The words of a user's speech became known; nothing when the item is gone."""
         entry = self._log.get(item_id)
         if entry is not None and entry.message is not None and entry.state == "plain":
-            self._show(entry, audio_message(transcript), len(transcript))
+            written = sum(len(part.get("text", "")) for part in entry.message["content"])
+            new = with_transcript(entry.message, transcript)
+            self._show(entry, new, written + len(transcript))
 
     def add_message(
         self,

@@ -88,6 +88,15 @@ def audio_message(transcript: str | None) -> ReadOnlyDict:
     return message("user", (part,))
 
 
+def with_transcript(spoken: Mapping[str, Any], transcript: str) -> ReadOnlyDict:
+    """A message of the user whose words became known; what was written beside them stays."""
+    parts = [
+        {**part, "transcript": transcript} if part["type"] == "audio_url" else part
+        for part in spoken["content"]
+    ]
+    return message("user", parts)
+
+
 def call_message(call_id: str, name: str, arguments: str) -> ReadOnlyDict:
     """The assistant calls a function; ``arguments`` is JSON text."""
     function = {"name": name, "arguments": arguments}

@@ -28,6 +28,7 @@ from duplex_sdk.protocol.duplex import (
 )
 
 from .ack_target import ITEM_PREFIX, resolve_ack_target, response_of_item
+from .item_audio import ItemAudioFlow, image_item
 from .refusal import RefusalError
 from .response_flow import spoken_text
 
@@ -49,14 +50,21 @@ class ItemFlow:
     Args:
         state: the session.
         tools: calls that items may answer or remove.
+        spoken: makes items of speech.
         result_accepted: told when the model has a result to go on with.
     """
 
     def __init__(
-        self, state: SessionState, tools: ToolFlow, *, result_accepted: Callable[[], None]
+        self,
+        state: SessionState,
+        tools: ToolFlow,
+        spoken: ItemAudioFlow,
+        *,
+        result_accepted: Callable[[], None],
     ) -> None:
         self._state = state
         self._tools = tools
+        self._spoken = spoken
         self._result_accepted = result_accepted
 
     # create
@@ -66,7 +74,10 @@ class ItemFlow:
         try:
             made = parse_item(command.item, default_id=self._state.ids.item())
             self._check(made, command)
-            self._store(made, command.previous_item_id)
+            if made.audio:
+                self._spoken.receive(made, command, store_images=self._store_images)
+            else:
+                self._store(made, command.previous_item_id)
         except (RealtimeProtocolError, RefusalError) as error:
             self._state.fail(error.code, str(error), command=command, param=error.param)
 
@@ -80,9 +91,9 @@ class ItemFlow:
             raise RealtimeProtocolError(
                 "bad_event", "there is no such item", param="previous_item_id"
             )
-        if made.audio:
+        if made.audio and made.images and image_item(made).id in state.items:
             raise RealtimeProtocolError(
-                "unsupported", "append audio and commit it instead", param="item.content"
+                "bad_event", "the id of its pictures is taken", param="item.id"
             )
         if made.images and not state.capabilities.supports_image_input:
             raise RealtimeProtocolError(
@@ -105,6 +116,14 @@ class ItemFlow:
         previous = state.items.add(item, after=after)
         state.emit(ItemAdded, previous_item_id=previous, item=item)
         state.emit(ItemDone, previous_item_id=previous, item=item)
+
+    def _store_images(self, made: ClientItem, after: str | None) -> str | None:
+        """The pictures of a spoken item, as an item of their own; what follows goes behind it."""
+        if not made.images:
+            return after
+        item = image_item(made)
+        self._store(ClientItem(item=item, images=made.images), after)
+        return item.id
 
     def _known(self, after: str | None) -> str | None:
         """The place in history; an item that history does not hold leaves it at the end."""
