@@ -11,7 +11,7 @@ __all__ = ["Attachment"]
 _STALLED_SEND_S = 40.0
 """A socket that takes nothing for so long is as dead as one that answers no ping."""
 _FAREWELL_S = 1.0
-"""What a replaced socket may take of its successor's time."""
+"""What a socket may take of its successor's time, and what a close may take."""
 
 
 class Attachment:
@@ -31,8 +31,11 @@ class Attachment:
         self._socket = socket
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._sender: asyncio.Task[object] | None = None
+        self._sending_since = 0.0
         self._latest = float("inf")
-        self._sending: asyncio.Timeout | None = None
+        self._cut = False
+        self._watch: asyncio.TimerHandle | None = None
 
     def take_lease(self, generation: int) -> None:
         """Answer for this lease generation, unless for a newer one already."""
@@ -45,20 +48,40 @@ class Attachment:
         Raises:
             SocketGone: the connection is over, or as good as.
         """
-        until = min(self._loop.time() + _STALLED_SEND_S, self._latest)
+        # One timer watches all sends of a socket: a timeout of its own would cost each of them
+        # more than sending does.
+        sender = asyncio.current_task()
+        assert sender is not None
+        cancelling = sender.cancelling()
+        self._sender = sender
+        self._sending_since = self._loop.time()
+        if self._watch is None:
+            self._watch = self._loop.call_at(self._limit(), self._look)
         try:
-            async with asyncio.timeout_at(until) as self._sending:
-                await self._socket.send(frame.decode())
-        except TimeoutError as error:
-            raise SocketGone from error
+            await self._socket.send(frame.decode())
+        except asyncio.CancelledError:
+            if self._cut and sender.uncancel() <= cancelling:
+                raise SocketGone from None
+            raise
         finally:
-            self._sending = None
+            self._sender = None
+            self._cut = False
 
     def hurry(self) -> None:
         """Let the send under way fail soon: a successor waits, and this peer may be long gone."""
         self._latest = self._loop.time() + _FAREWELL_S
-        if self._sending is not None:
-            self._sending.reschedule(self._latest)
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = self._loop.call_at(self._limit(), self._look)
+
+    async def say_farewell(self, frame: bytes, code: int, reason: str) -> None:
+        """Send one last message and close; a peer that is gone or takes nothing is no error."""
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._socket.send(frame.decode())
+        except (SocketGone, TimeoutError):
+            pass
+        await self.close(code, reason)
 
     async def close(self, code: int, reason: str) -> None:
         """Close the socket, which may be gone or take nothing; returns soon in any case."""
@@ -73,5 +96,21 @@ class Attachment:
 
     def end(self) -> None:
         """Nothing more goes out."""
+        if self._watch is not None and self._sender is None:
+            self._watch.cancel()
+            self._watch = None
         if not self.ended.done():
             self.ended.set_result(None)
+
+    def _limit(self) -> float:
+        return min(self._sending_since + _STALLED_SEND_S, self._latest)
+
+    def _look(self) -> None:
+        self._watch = None
+        if self._sender is None:
+            return
+        if self._loop.time() < self._limit():
+            self._watch = self._loop.call_at(self._limit(), self._look)
+        elif not self._cut:
+            self._cut = True
+            self._sender.cancel()

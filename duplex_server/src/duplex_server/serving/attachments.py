@@ -15,7 +15,6 @@ from .attachment import Attachment
 from .delivery import SessionDelivery
 from .metrics import SessionObserver
 from .profiles import ConnectionProfile
-from .websocket import SocketGone
 
 if TYPE_CHECKING:
     from duplex_server.entrypoints import DuplexOmni, DuplexSessionHandle
@@ -113,16 +112,10 @@ class ServedSession:
 
     def _gone(self, attachment: Attachment) -> None:
         if attachment.replaced:
-            self._spawn(self._say_farewell(attachment))
+            frame = self.delivery.replaced_frame(attachment)
+            self._spawn(attachment.say_farewell(frame, 1000, "session_replaced"))
         else:
             self.lose(attachment)
-
-    async def _say_farewell(self, attachment: Attachment) -> None:
-        try:
-            await attachment.send(self.delivery.replaced_frame(attachment))
-        except SocketGone:
-            _log.debug("a replaced socket of %s was gone", self.handle.session_id)
-        await attachment.close(1000, "session_replaced")
 
     async def _detach(self, generation: int) -> None:
         """Begin the grace of this lease generation; the engine refuses when it moved on."""
