@@ -309,6 +309,18 @@ async def test_command_after_the_end_is_answered_with_the_clients_id(start_serve
     assert (error["code"], error["event_id"]) == ("session_closed", "late")
 
 
+async def test_nothing_follows_the_terminal_event(start_server, engine):
+    async with start_server(engine) as server, session(server, engine) as (socket, stub):
+        for _ in range(50):
+            await socket.send("{")
+        await until(lambda: server.app.registry.attached)
+        stub.end("client_close")
+        for _ in range(50):
+            await socket.send("{")
+        events, _, _ = await ending(socket)
+    assert events[-1]["type"] == "session.closed"
+
+
 async def test_openai_client_that_sends_too_fast_is_not_read_until_there_is_room(
     start_server, make_engine
 ):

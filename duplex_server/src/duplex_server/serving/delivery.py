@@ -112,8 +112,7 @@ class SessionDelivery:
                     await self._announce(outgoing)
                 else:
                     await self._deliver(outgoing)
-        async with self._outbound:
-            self.finished = True
+        self.finished = True
         await self._close_socket()
 
     async def _announce(self, event: SessionCreated) -> None:
@@ -137,19 +136,22 @@ class SessionDelivery:
                 self.observer.journal_overflowed()
                 await self._send(self._resync_frame("journal_overflow"))
             await self._send(journaled.frame)
+            # Under the lock, so that no answer of the connection layer follows the end.
+            self.finished = isinstance(event, SessionClosed)
 
     # What the connection layer says
 
-    async def send_local(self, event: ErrorEvent, attachment: Attachment | None = None) -> None:
+    async def send_local(self, event: ErrorEvent, attachment: Attachment) -> None:
         """Send an answer of the connection layer: unnumbered, past what the session has queued.
 
         Args:
             event: the answer.
-            attachment: whom it is for; nothing is sent when that no longer serves the session.
+            attachment: whom it is for; nothing is sent when that no longer serves the session, nor
+                after the session's last event.
         """
         self.observer.event(event)
         async with self._outbound:
-            if attachment is None or self.serves(attachment):
+            if self.serves(attachment) and not self.finished:
                 await self._send(_encoded(self.profile.render(event)))
 
     def serves(self, attachment: Attachment) -> bool:
@@ -334,7 +336,9 @@ class SessionDelivery:
             error = ending.error
             if not error.event_id:
                 error = msgspec.structs.replace(error, event_id=self._ids.event())
-            await self.send_local(error)
+            self.observer.event(error)
+            async with self._outbound:
+                await self._send(_encoded(self.profile.render(error)))
         await self.close_attachment(ending.code, ending.reason)
 
 
