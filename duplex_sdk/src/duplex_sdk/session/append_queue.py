@@ -7,9 +7,9 @@ back or compensated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.plugin import (
     AppendPiece,
@@ -47,6 +47,7 @@ class Append:
         early: a unit of a turn that no commit covers yet.
         turn_items: items of the turn it ends, which the plugin does not see as conversation yet.
         covers: early units of the turn that this one completes.
+        conversation: what it is to be answered from; None: the session's own.
         continuation: nobody said it: it only keeps the model going.
         queued_at: since when it waits for the stage, seconds.
         given_up: it is too late to be submitted; its bytes go when its turn comes, since units
@@ -61,6 +62,7 @@ class Append:
     early: bool = False
     turn_items: frozenset[str] = frozenset()
     covers: list[RetainedPiece] = field(default_factory=list)
+    conversation: tuple[Mapping[str, Any], ...] | None = None
     continuation: bool = False
     queued_at: float = 0.0
     given_up: bool = False
@@ -187,7 +189,7 @@ class AppendQueue:
                     seq=append.numbers.seq,
                     turn_seq=append.numbers.turn_seq,
                     unit=append.piece,
-                    session=state.view(without=append.turn_items),
+                    session=state.view(without=append.turn_items, instead=append.conversation),
                     sampling=context.sampling_params,
                 ),
             )

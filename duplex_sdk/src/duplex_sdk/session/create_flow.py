@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.plugin import AppendPiece, DuplexConfigError, ResponseCreateOptions
-from duplex_sdk.protocol.duplex import CreateResponse
+from duplex_sdk.protocol.duplex import CreateResponse, RealtimeProtocolError, parse_item
 
 from .append_queue import Append
+from .history_entry import message, message_parts
 from .waiting_line import HeldStep
 
 if TYPE_CHECKING:
@@ -86,13 +88,16 @@ class CreateFlow:
             command.response,
             native=state.native,
             lenient=lenient,
+            out_of_band=state.capabilities.supports_out_of_band_responses,
             private_keys=state.plugin.private_runtime_config_keys,
         )
 
     def _start(self, command: CreateResponse, options: ResponseCreateOptions) -> None:
         state = self._state
         turn = state.turn_input
-        if turn.retained_items:
+        if options.out_of_band or options.input is not None:
+            self._answer_aside(command, options)
+        elif turn.retained_items:
             self._responses.open(options, bound=True)
             self._commits.submit_retained()
         elif turn.heard_unanswered or self._answers_conversation():
@@ -108,6 +113,37 @@ class CreateFlow:
             self._continuations.wanted()
         else:
             self._refuse(command)
+
+    def _answer_aside(self, command: CreateResponse, options: ResponseCreateOptions) -> None:
+        """Answer what the command brings along: the conversation is not read, nor is its input."""
+        try:
+            asked = tuple(self._message(each) for each in options.input or ())
+        except RealtimeProtocolError as error:
+            param = "response.input"
+            self._state.fail(error.code, str(error), command=command, param=param)
+            return
+        self._responses.open(options, bound=True, in_conversation=not options.out_of_band)
+        self._appends.push(
+            Append(
+                AppendPiece(kind="conversation", final=True),
+                self._state.epoch,
+                answers=True,
+                conversation=asked,
+            )
+        )
+
+    def _message(self, value: Any) -> Mapping[str, Any]:
+        """One item of ``response.input`` as a model reads it."""
+        if not isinstance(value, Mapping):
+            raise RealtimeProtocolError("bad_event", "an input item must be an object")
+        made = parse_item(value, default_id=self._state.ids.item())
+        if made.item.type != "message" or made.audio:
+            raise RealtimeProtocolError(
+                "unsupported", "only written messages can be answered aside of the conversation"
+            )
+        if made.images and not self._state.capabilities.supports_image_input:
+            raise RealtimeProtocolError("unsupported", "this model takes no images")
+        return message(str(made.item.role), message_parts(made))
 
     def _answers_conversation(self) -> bool:
         state = self._state

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .read_only import ReadOnlyDict, read_only
 from .spoken_text import SpokenText
+
+if TYPE_CHECKING:
+    from duplex_sdk.protocol.duplex import ClientItem
 
 __all__ = [
     "AUDIO_PLACEHOLDER",
@@ -18,6 +21,8 @@ __all__ = [
     "call_message",
     "call_output_message",
     "message",
+    "message_parts",
+    "with_transcript",
 ]
 
 AUDIO_PLACEHOLDER = "duplex:input-audio"
@@ -107,3 +112,17 @@ def call_message(call_id: str, name: str, arguments: str) -> ReadOnlyDict:
 def call_output_message(call_id: str, output: str) -> ReadOnlyDict:
     """What a function returned."""
     return message("tool", ({"type": "text", "text": output},), tool_call_id=call_id)
+
+
+def message_parts(made: ClientItem) -> list[Mapping[str, Any]]:
+    """A message's content as a model reads it."""
+    images = iter(made.images)
+    parts: list[Mapping[str, Any]] = []
+    for part in made.item.content or ():
+        if part.type == "input_image":
+            parts.append({"type": "image_url", "image_url": {"url": next(images).url}})
+        elif isinstance(part.text, str):
+            parts.append({"type": "text", "text": part.text})
+        elif isinstance(part.transcript, str):
+            parts.append({"type": "text", "text": part.transcript})
+    return parts

@@ -28,6 +28,7 @@ from duplex_sdk.protocol.duplex import (
 )
 
 from .ack_target import ITEM_PREFIX, resolve_ack_target, response_of_item
+from .history_entry import message_parts
 from .item_audio import ItemAudioFlow, image_item
 from .refusal import RefusalError
 from .response_flow import spoken_text
@@ -112,7 +113,9 @@ class ItemFlow:
         elif item.type == "function_call":
             self._remember_call(item, after)
         else:
-            state.history.add_message(item.id, _role(item), _parts(made), after=self._known(after))
+            state.history.add_message(
+                item.id, _role(item), message_parts(made), after=self._known(after)
+            )
         previous = state.items.add(item, after=after)
         state.emit(ItemAdded, previous_item_id=previous, item=item)
         state.emit(ItemDone, previous_item_id=previous, item=item)
@@ -353,17 +356,3 @@ class ItemFlow:
 
 def _role(item: Item) -> Any:
     return item.role if isinstance(item.role, str) else "user"
-
-
-def _parts(made: ClientItem) -> list[Mapping[str, Any]]:
-    """A message's content as a model reads it."""
-    images = iter(made.images)
-    parts: list[Mapping[str, Any]] = []
-    for part in made.item.content or ():
-        if part.type == "input_image":
-            parts.append({"type": "image_url", "image_url": {"url": next(images).url}})
-        elif isinstance(part.text, str):
-            parts.append({"type": "text", "text": part.text})
-        elif isinstance(part.transcript, str):
-            parts.append({"type": "text", "text": part.transcript})
-    return parts

@@ -60,9 +60,19 @@ class ResponseFlow:
     # opening
 
     def open(
-        self, options: ResponseCreateOptions | None = None, *, bound: bool = False
+        self,
+        options: ResponseCreateOptions | None = None,
+        *,
+        bound: bool = False,
+        in_conversation: bool = True,
     ) -> Response:
-        """Begin a response and say so. ``bound``: an append brings what it answers."""
+        """Begin a response and say so.
+
+        Args:
+            options: its own, over the session's config.
+            bound: an append brings what it answers.
+            in_conversation: the conversation holds it from now on.
+        """
         state = self._state
         assert state.response is None, "a session has at most one response"
         config = state.config if options is None else options.apply_to(state.config)
@@ -73,14 +83,16 @@ class ResponseFlow:
             commit_seq=state.commit_seq,
             config=config,
             metadata=options.metadata if options is not None else None,
+            in_conversation=in_conversation,
             bound=bound,
         )
         state.response = response
         state.last_response_id = response.id
         state.turn_state = TurnState.ASSISTANT_GENERATING
         state.playback.open(response.id)
-        state.history.open_response(response.id)
-        state.history.mark_answered()
+        if in_conversation:
+            state.history.open_response(response.id)
+            state.history.mark_answered()
         if options is not None:
             state.publish_config()
         self._events.created(response)
@@ -244,36 +256,35 @@ class ResponseFlow:
         Returns:
             Its item as the conversation now holds it, and whether history has text of it.
         """
-        state = self._state
-        cursor = state.playback.cursor(response.id)
         item: Item | None = None
         committed = False
         if response.item_open:
-            assert cursor is not None
-            cursor.text_requires_complete_audio = response.requires_complete_audio
-            cursor.audio_complete = response.audio_complete
-            kept = state.history.end_response(
-                response.id,
-                spoken_text(response),
-                cursor,
-                response.config.playback_commit_policy,
-                _ending(status),
-            )
-            committed = kept is not None and kept.committed
-            shown = response.text if kept is None else kept.text
-            if status == "completed" and response.config.playback_commit_policy == "ack_only":
-                shown = response.text
+            text, committed = self._remembered(response, status)
             item = self._events.item(
-                response,
-                "completed" if status == "completed" else "incomplete",
-                transcript=shown,
+                response, "completed" if status == "completed" else "incomplete", transcript=text
             )
-            if item.id in state.items:
-                state.items.replace(item)
-        else:
-            state.history.delete(response.item_id)
+            if item.id in self._state.items:
+                self._state.items.replace(item)
+        elif response.in_conversation:
+            self._state.history.delete(response.item_id)
         self._leave(response)
         return item, committed
+
+    def _remembered(self, response: Response, status: ResponseStatus) -> tuple[str, bool]:
+        """What its item shows, and whether history has text of it."""
+        if not response.in_conversation:
+            return response.text, False
+        cursor = self._state.playback.cursor(response.id)
+        assert cursor is not None
+        cursor.text_requires_complete_audio = response.requires_complete_audio
+        cursor.audio_complete = response.audio_complete
+        policy = response.config.playback_commit_policy
+        kept = self._state.history.end_response(
+            response.id, spoken_text(response), cursor, policy, _ending(status)
+        )
+        whole = kept is None or (status == "completed" and policy == "ack_only")
+        text = response.text if kept is None or whole else kept.text
+        return text, kept is not None and kept.committed
 
     def _leave(self, response: Response) -> None:
         state = self._state

@@ -307,15 +307,27 @@ class SessionState:
             )
         return self._published
 
-    def view(self, *, without: frozenset[str] = frozenset()) -> SessionView:
-        """The session as its plugin sees it, ``without`` the items of the turn under way."""
+    def view(
+        self,
+        *,
+        without: frozenset[str] = frozenset(),
+        instead: tuple[Mapping[str, Any], ...] | None = None,
+    ) -> SessionView:
+        """The session as its plugin sees it.
+
+        Args:
+            without: items of the turn under way.
+            instead: messages that stand for the conversation.
+        """
+        conversation = instead
+        if conversation is None:
+            history = self.history
+            conversation = history.messages_without(without) if without else history.messages()
         return SessionView(
             session_id=self.session_id,
             config=self.published.config,
             runtime=self.runtime_config,
-            conversation=(
-                self.history.messages_without(without) if without else self.history.messages()
-            ),
+            conversation=conversation,
         )
 
     def playback_snapshot(self, response_id: str) -> dict[str, int]:
