@@ -12,10 +12,20 @@ ROOT = "root"
 """What a client names to put an item first."""
 
 
-class ConversationItems:
-    """Items in chronological order, linked, so that every operation takes constant time."""
+ITEM_COST = 256
+"""Characters that an item counts for beside its text."""
 
-    def __init__(self) -> None:
+
+class ConversationItems:
+    """Items in chronological order, linked, so that every operation takes constant time.
+
+    Beyond ``limit`` characters the oldest are forgotten, never the newest: a conversation without
+    end takes no memory without end.
+    """
+
+    def __init__(self, limit: int = 8 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._size = 0
         self._items: dict[str, Item] = {}
         self._before: dict[str, str | None] = {}
         self._after: dict[str | None, str | None] = {None: None}
@@ -68,7 +78,15 @@ class ConversationItems:
             self._last = item.id
         else:
             self._before[following] = item.id
+        self._size += _size(item)
+        self._forget_oldest()
         return previous
+
+    def _forget_oldest(self) -> None:
+        oldest = self._after[None]
+        while self._size > self._limit and oldest is not None and oldest != self._last:
+            self.remove(oldest)
+            oldest = self._after[None]
 
     def _position(self, after: str | None) -> str | None:
         if after is None:
@@ -87,6 +105,7 @@ class ConversationItems:
         """
         if item.id not in self._items:
             raise KeyError(item.id)
+        self._size += _size(item) - _size(self._items[item.id])
         self._items[item.id] = item
 
     def remove(self, item_id: str) -> Item:
@@ -96,6 +115,7 @@ class ConversationItems:
             KeyError: there is no such item.
         """
         item = self._items.pop(item_id)
+        self._size -= _size(item)
         previous = self._before.pop(item_id)
         following = self._after.pop(item_id)
         self._after[previous] = following
@@ -104,3 +124,10 @@ class ConversationItems:
         else:
             self._before[following] = previous
         return item
+
+
+def _size(item: Item) -> int:
+    texts: list[object] = [item.output, item.arguments]
+    for part in item.content or ():
+        texts += [part.text, part.transcript]
+    return ITEM_COST + sum(len(text) for text in texts if isinstance(text, str))

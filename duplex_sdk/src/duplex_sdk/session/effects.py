@@ -33,6 +33,7 @@ __all__ = [
     "MarkClosing",
     "PlanAppend",
     "RegisterRequest",
+    "ReleaseRequests",
     "ReleaseStages",
     "Report",
     "SubmitUnit",
@@ -114,6 +115,13 @@ class AbortRequests(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class ReleaseRequests(msgspec.Struct, frozen=True):
+    """Forget requests whose turn is over; nothing runs under them. Outcome: ``RequestsAborted``."""
+
+    op: int
+    request_ids: tuple[str, ...]
+
+
 class ReleaseStages(msgspec.Struct, frozen=True):
     """The session ends: abort ``submitted``, drop ``reserved``, close model state in every stage.
 
@@ -192,6 +200,7 @@ Effect = (
     | RegisterRequest
     | SubmitUnit
     | AbortRequests
+    | ReleaseRequests
     | ReleaseStages
     | DropQueuedAudio
     | WakeAt

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.plugin import ModelResult, OutputContext
 
-from .effects import Report
+from .effects import ReleaseRequests, Report
 from .inputs import Fault, StageFailed, StageOutputReceived, StagesIdle
 
 if TYPE_CHECKING:
@@ -222,11 +222,20 @@ class OutputFlow:
         if not state.auto_responds:
             state.requests.finish(request_id)
             state.close_stream(request_id)
+            self._release_ephemeral(request_id)
         response = state.response
         state.turn_id = max(state.turn_id, turn_id + 1)
         if response is not None:
             silent = listened or not response.item_open
             self._responses.complete(response, listened=silent, reason=reason)
+
+    def _release_ephemeral(self, request_id: str) -> None:
+        """A request that served one turn ends with it."""
+        state = self._state
+        if state.capabilities.supports_core_resumable_request:
+            return
+        if state.requests.release(request_id):
+            state.do(ReleaseRequests(state.next_op(), (request_id,)))
 
     def idle(self, item: StagesIdle) -> None:
         """All stages fell silent: a turn-mode response that is open has ended, said or not.

@@ -106,7 +106,8 @@ class OverflowFlow:
             state.do(DropQueuedAudio(done.response_id, state.epoch))
             state.history.discard_response(done.response_id)
             if done.response_id not in untold:
-                state.do(Emit(_turned_into_failure(done)))
+                failed = _turned_into_failure(done)
+                state.do(Emit(msgspec.structs.replace(failed, epoch=state.epoch)))
         return response is not None or done is not None
 
     def _put_again(self, events: tuple[DuplexEvent, ...]) -> None:
@@ -114,7 +115,8 @@ class OverflowFlow:
         others = [event for event in events if _response_of(event) != self._failed_response]
         self._tried_again = frozenset(event.event_id for event in others)
         for event in others:
-            self._state.do(Emit(event))
+            # It is told now, whatever epoch it was first told in.
+            self._state.do(Emit(msgspec.structs.replace(event, epoch=self._state.epoch)))
 
     def suppresses(self, event: DuplexEvent) -> bool:
         """Whether an event is not told any more because of an overflow."""

@@ -50,6 +50,17 @@ class StageRequests:
         """The turn ended: drop what the id still says until new work is accepted."""
         self._terminal.add(request_id)
 
+    def release(self, request_id: str) -> bool:
+        """The id served one turn, which is over: forget it.
+
+        Returns:
+            Whether it was known.
+        """
+        self._terminal.discard(request_id)
+        if self.active_id == request_id:
+            self.active_id = None
+        return self._requests.pop(request_id, None) is not None
+
     def accepts_output(self, request_id: str) -> bool:
         """Whether an output under the id may reach the client."""
         return request_id in self._requests and request_id not in self._terminal

@@ -278,6 +278,7 @@ class SessionLab:
             effects.RegisterRequest: lambda effect: None,
             effects.SubmitUnit: lambda effect: self._submit(effect.op, effect.submission),
             effects.AbortRequests: self._abort,
+            effects.ReleaseRequests: lambda effect: inputs.RequestsAborted(effect.op),
             effects.ReleaseStages: self._release,
             effects.DropQueuedAudio: self._drop,
             effects.WakeAt: self._wake,

@@ -25,6 +25,7 @@ from duplex_sdk.session.effects import (
     MarkClosing,
     PlanAppend,
     RegisterRequest,
+    ReleaseRequests,
     ReleaseStages,
     Report,
     SubmitUnit,
@@ -319,6 +320,11 @@ class DuplexSessionRunner:
         work = _abort(self._services, effect)
         self._ops.run_eagerly(op, ABORT, work, lambda _: RequestsAborted(op))
 
+    def _release_requests(self, effect: ReleaseRequests) -> None:
+        op = effect.op
+        work = self._services.port.cleanup(effect.request_ids)
+        self._ops.run_eagerly(op, ABORT, work, lambda _: RequestsAborted(op))
+
     def _release(self, effect: ReleaseStages) -> None:
         op = effect.op
         work = release_stages(self._services, self.session_id, effect.submitted, effect.reserved)
@@ -392,6 +398,7 @@ PERFORMERS: dict[type[Any], Callable[[DuplexSessionRunner, Any], None]] = {
     RegisterRequest: DuplexSessionRunner._register,
     SubmitUnit: DuplexSessionRunner._submit,
     AbortRequests: DuplexSessionRunner._abort,
+    ReleaseRequests: DuplexSessionRunner._release_requests,
     ReleaseStages: DuplexSessionRunner._release,
     DropQueuedAudio: DuplexSessionRunner._drop_audio,
     WakeAt: DuplexSessionRunner._wake_at,
