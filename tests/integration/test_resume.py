@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
@@ -406,6 +407,18 @@ async def test_a_session_whose_creation_nobody_heard_is_ended(server: RunningSer
     peer = Peer(gone)
     peer.drop()
     await until_slots(server, 0)
+
+
+async def test_metrics_count_how_resumes_went(server: RunningServer) -> None:
+    peer = await opened(server)
+    await refusal(server, peer.resume_frame(resume_token="x"))
+    await resumed(server, peer)
+    async with httpx.AsyncClient() as client:
+        page = (await client.get(server.url.replace("ws", "http", 1) + "/metrics")).text
+    assert 'duplex_resumes_total{result="resumed"} 1.0' in page
+    assert 'duplex_resumes_total{result="invalid_resume_token"} 1.0' in page
+    assert "duplex_journal_overflows_total 0.0" in page
+    assert peer.session_id not in page
 
 
 # The openai profile

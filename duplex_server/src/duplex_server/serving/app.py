@@ -112,7 +112,10 @@ class DuplexApp:
         if not wanted and not answers_chat(self._omni.duplex_capabilities):
             return None
         return DuplexChatCompletionsAdapter(
-            self._omni, ids=ids, max_body_bytes=self._options.max_frame_bytes
+            self._omni,
+            self.metrics,
+            ids=ids,
+            max_body_bytes=self._options.max_frame_bytes,
         )
 
     def health(self) -> dict[str, Any]:

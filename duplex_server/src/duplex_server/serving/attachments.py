@@ -109,6 +109,8 @@ class ServedSession:
             _log.exception("delivery to %s failed", self.handle.session_id)
             await self.delivery.close_attachment(1011, "internal_error")
             await self.close("transport_error")
+        finally:
+            self.delivery.observer.ended()
 
     def _gone(self, attachment: Attachment) -> None:
         if attachment.replaced:

@@ -17,6 +17,8 @@ from duplex_sdk.protocol.duplex import (
 )
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
+from .traces import SessionTrace
+
 __all__ = ["ServingMetrics", "SessionObserver"]
 
 _LATENCY_BUCKETS = (
@@ -71,9 +73,9 @@ class ServingMetrics:
         """The page a scraper reads."""
         return generate_latest(self.registry)
 
-    def observer(self) -> SessionObserver:
-        """A fresh observer for one session."""
-        return SessionObserver(self)
+    def observer(self, trace: SessionTrace) -> SessionObserver:
+        """A fresh observer for one session, which also feeds its trace."""
+        return SessionObserver(self, trace)
 
     def _latency(self, name: str, words: str) -> Histogram:
         return Histogram(f"{name}_seconds", words, buckets=_LATENCY_BUCKETS, registry=self.registry)
@@ -83,9 +85,13 @@ class SessionObserver:
     """Measures one session at the edge. Cheap enough for every frame."""
 
     def __init__(
-        self, metrics: ServingMetrics, clock: Callable[[], float] = time.monotonic
+        self,
+        metrics: ServingMetrics,
+        trace: SessionTrace,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metrics = metrics
+        self._trace = trace
         self._clock = clock
         self._appended_at: float | None = None
         self._speech_stopped_at: float | None = None
@@ -101,6 +107,7 @@ class SessionObserver:
 
     def event(self, event: DuplexEvent) -> None:
         """An event is being sent."""
+        self._trace.event(event)
         if isinstance(event, AudioDelta):
             if event.response_id != self._speaking:
                 self._speaking = event.response_id
@@ -111,6 +118,10 @@ class SessionObserver:
             self._ended()
         elif isinstance(event, ErrorEvent):
             self._failed(event.error.code)
+
+    def ended(self) -> None:
+        """The session's last event is out."""
+        self._trace.end()
 
     def journal_overflowed(self) -> None:
         """The session can no longer be resumed."""

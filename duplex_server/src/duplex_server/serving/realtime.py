@@ -30,6 +30,7 @@ from .metrics import ServingMetrics
 from .opening import HandshakeRefusedError, Opened, SessionOpener
 from .profiles import ConnectionProfile
 from .resuming import EventsLostError, SessionResumer
+from .traces import session_trace
 from .websocket import RealtimeSocket, SocketGone
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class OmniDuplexSessionHandler:
             profile,
             attachment,
             ids=self._ids,
-            observer=self._metrics.observer(),
+            observer=self._metrics.observer(session_trace(opened.handle.session_id, profile.name)),
         )
         self._registry.add(served)
         return _Connected(served, attachment, opened.first)

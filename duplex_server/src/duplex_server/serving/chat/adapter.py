@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from duplex_server.runtime.errors import DuplexSessionError
 from duplex_server.serving.http_errors import error_response
+from duplex_server.serving.metrics import ServingMetrics
 
 from .documents import STREAM_END, ChatDocuments, error_chunk
 from .refusal import ChatRefusedError
@@ -42,12 +43,16 @@ class DuplexChatCompletionsAdapter:
 
     Args:
         omni: the engine.
+        metrics: counts what is refused.
         ids: where ids come from.
         max_body_bytes: longest request.
     """
 
-    def __init__(self, omni: DuplexOmni, *, ids: IdSource, max_body_bytes: int) -> None:
+    def __init__(
+        self, omni: DuplexOmni, metrics: ServingMetrics, *, ids: IdSource, max_body_bytes: int
+    ) -> None:
         self._omni = omni
+        self._metrics = metrics
         self._ids = ids
         self._max_body_bytes = max_body_bytes
 
@@ -99,6 +104,7 @@ class DuplexChatCompletionsAdapter:
         try:
             return await self._omni.open_session(asked.session, lenient=True)
         except (DuplexSessionError, DuplexConfigError) as error:
+            self._metrics.rejections.labels(error.code).inc()
             raise ChatRefusedError(error.code, error.message, param=error.param) from error
 
 
