@@ -22,6 +22,7 @@ from duplex_sdk.clients import (
 )
 from duplex_sdk.protocol.duplex import (
     DuplexEvent,
+    ErrorEvent,
     InputCommitted,
     ItemDeleted,
     ItemRetrieved,
@@ -122,11 +123,16 @@ async def written_turn(client: DuplexClientBase, events: BoundedStream[DuplexEve
 
 
 async def refused_commands(client: DuplexClientBase, events: BoundedStream[DuplexEvent]) -> None:
-    await client.cancel_response()
-    await client.commit()
-    await client.delete_item("nothing")
-    await client.send({"type": "no.such.event"})
-    await client.send({"type": "input_audio_buffer.append", "audio": "*"})
+    # One by one: what the connection layer refuses may overtake what the session refuses.
+    for refused in (
+        client.cancel_response,
+        client.commit,
+        lambda: client.delete_item("nothing"),
+        lambda: client.send({"type": "no.such.event"}),
+        lambda: client.send({"type": "input_audio_buffer.append", "audio": "*"}),
+    ):
+        await refused()
+        await until(events, ErrorEvent)
     await client.update({"turn_detection": None})
     await until(events, SessionUpdated)
 
