@@ -117,6 +117,13 @@ def test_every_module_a_flow_names_exists(heading: str) -> None:
     assert [name for name in modules if not (session / f"{name}.py").exists()] == []
 
 
+def test_every_module_the_resume_flow_names_exists() -> None:
+    margin = re.findall(r"^([a-z]+) {2,}", section("sessions.md", "A resume"), re.M)
+    serving = ROOT / "duplex_server/src/duplex_server/serving"
+    assert set(margin) == {"attachments", "delivery", "resuming"}
+    assert [name for name in margin if not (serving / f"{name}.py").exists()] == []
+
+
 def test_the_lab_example_runs_and_hears_an_answer() -> None:
     example = re.search(r"```python\n(lab = .*?)```", (DOCS / "plugins.md").read_text(), re.S)
     assert example
