@@ -260,3 +260,12 @@ def test_a_session_that_waits_for_its_end_asks_for_no_timer_that_is_over(auto: A
     lab.feed(inputs.TimerFired())
     assert asked
     assert all(effect.at is not None and effect.at > lab.now for effect in asked)
+
+
+def test_an_utterance_right_behind_another_loses_nothing(auto: Any) -> None:
+    """The units under way when a turn ends are of that turn, and what they say is of the next."""
+    lab = auto(at=[say(80, ms=160, text="one"), say(320, ms=160, text="two")])
+    lab.append(tone(1600, level=0.0), piece_ms=1600)
+    lab.run(2000)
+    assert statuses(lab) == ["completed", "completed"]
+    assert spoken_ms(lab) == 320

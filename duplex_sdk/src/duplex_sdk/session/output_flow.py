@@ -166,7 +166,13 @@ class OutputFlow:
             self._continuations.wanted()
 
     def _of_completed_turn(self, output: StageOutput) -> bool:
-        """Whether the turn is over that this belongs to: it opens, feeds and ends nothing."""
+        """Whether the turn is over that this belongs to: it opens, feeds and ends nothing.
+
+        A model that is asked with every unit says the next thing in units that were under way
+        when its turn ended: what comes after an end is of the turn after it.
+        """
+        if self._state.auto_responds:
+            return False
         response = self._state.response
         current = self._state.turn_id if response is None else response.turn_id
         return output.turn_id < current
