@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from duplex_sdk.audio import PcmChunk, wav_bytes
 from duplex_sdk.plugin import DuplexRuntimeConfigError, load_duplex_plugin
 
+import duplex_plugin_personaplex
 from duplex_plugin_personaplex import DEFAULT_ROLE, plugin
 from duplex_plugin_personaplex.model import MAX_ROLE_CHARACTERS, PersonaPlexPlugin
 from duplex_plugin_personaplex.voices import BUNDLED_VOICES
@@ -180,3 +183,20 @@ async def test_a_reference_that_is_no_upload_is_refused(url: str) -> None:
 async def test_an_upload_that_is_no_wav_is_refused() -> None:
     with pytest.raises(DuplexRuntimeConfigError, match="no WAV"):
         await prepared({"ref_audio": "data:audio/wav;base64,AAAA"})
+
+
+def test_the_plugin_imports_nothing_of_the_server() -> None:
+    package = Path(duplex_plugin_personaplex.__file__).parent
+    for path in package.rglob("*.py"):
+        imported = {
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            for name in (
+                [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else []
+            )
+        }
+        assert not any(name.startswith("duplex_server") for name in imported), path

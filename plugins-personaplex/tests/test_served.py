@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from duplex_sdk.audio import float_to_pcm16, pcm16_to_float
+from duplex_sdk.audio import float_to_pcm16, pcm16_to_float, read_wav, resample
 from model_runs import Bench, speech
 from numpy.typing import NDArray
 from openai import AsyncOpenAI
 from serving import serve
 
-from duplex_plugin_personaplex.figures import FRAME_SAMPLES
+from duplex_plugin_personaplex.figures import FRAME_MS, FRAME_SAMPLES, RATE
 from duplex_plugin_personaplex.utterances import UtteranceGate
 
 CALLERS = 8
 FRAMES = 40
 VOICES = ("NATF0", "NATF2", "NATM1", "VARM4")
 LIMIT_S = 60.0
+HUMAN = Path("/usr/share/pocketsphinx/test/data/librivox")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,13 @@ class Heard:
 
 
 def pcm(number: int) -> bytes:
-    return float_to_pcm16(speech(FRAMES, seed=100 + number).ravel())
+    """A person reading, each caller another passage; noise where the recordings are missing."""
+    recordings = sorted(HUMAN.glob("*.wav"))
+    if not recordings:
+        return float_to_pcm16(speech(FRAMES, seed=100 + number).ravel())
+    voice = np.concatenate([resample(read_wav(path), RATE).numpy() for path in recordings])
+    start = number * FRAMES * FRAME_SAMPLES
+    return float_to_pcm16(np.roll(voice, -start)[: FRAMES * FRAME_SAMPLES])
 
 
 def session(number: int) -> dict[str, Any]:
@@ -161,28 +169,33 @@ async def test_silence_is_no_response(port: int) -> None:
 
 async def test_a_cancel_mutes_and_the_next_utterance_is_heard(port: int) -> None:
     client = AsyncOpenAI(api_key="none", base_url=f"http://127.0.0.1:{port}/v1")
+    heard = Heard()
     async with client.realtime.connect(model="personaplex") as connection:
         await connection.session.update(session=session(2))  # type: ignore[arg-type]
-        noise = base64.b64encode(pcm(2)).decode()
-        await connection.input_audio_buffer.append(audio=noise)
-        created = 0
+        microphone = asyncio.create_task(_speak_on(connection, pcm(2)))
         cancelled: str | None = None
         async with asyncio.timeout(LIMIT_S):
             async for event in connection:
-                if event.type == "response.created":
-                    created += 1
-                    if created == 2:
-                        break
-                if event.type == "response.output_audio.delta" and cancelled is None:
-                    cancelled = event.response_id
-                    await connection.response.cancel()
-                elif event.type == "response.done":
-                    if event.response.id == cancelled:
-                        assert event.response.status in ("cancelled", "completed")
-                    await connection.input_audio_buffer.append(audio=noise)
+                _note(heard, event)
+                if event.type == "response.output_audio.delta":
+                    assert cancelled is None or event.response_id != cancelled or not heard.done
+                    if cancelled is None:
+                        cancelled = event.response_id
+                        await connection.response.cancel()
+                if heard.kinds.count("response.created") == 2:
+                    break
+        microphone.cancel()
     await client.close()
-    assert created == 2
-    assert cancelled is not None
+    assert heard.done[0] == "cancelled"
+
+
+async def _speak_on(connection: Any, said: bytes) -> None:
+    """As a microphone does: one frame after the other, without end."""
+    size = 2 * FRAME_SAMPLES
+    for start in itertools.cycle(range(0, len(said), size)):
+        chunk = base64.b64encode(said[start : start + size]).decode()
+        await connection.input_audio_buffer.append(audio=chunk)
+        await asyncio.sleep(FRAME_MS / 1000)
 
 
 async def test_a_voice_nobody_has_does_not_stop_a_stock_client(port: int) -> None:

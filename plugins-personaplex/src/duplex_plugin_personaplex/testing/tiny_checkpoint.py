@@ -30,7 +30,7 @@ _PAD = 3
 _CONTEXT = 192
 _VOICE_STEPS = 12
 # How strongly the text channel prefers to pad; found by trying.
-_PAD_BIAS = 3.6
+_PAD_BIAS = 8.0
 _LOUDNESS = 0.008
 
 _SENTENCES = (
