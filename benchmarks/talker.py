@@ -27,7 +27,10 @@ from .workload import Units
 __all__ = ["Talker", "engine", "in_real_time", "open_talker"]
 
 HOURS_MS = 10 * 3_600_000
-LIMITS = DuplexSessionRuntimeConfig(max_sessions=8_192, idle_ttl_s=None)
+# Units sent faster than anybody speaks are late by design: none of them may be given up.
+LIMITS = DuplexSessionRuntimeConfig(
+    max_sessions=8_192, idle_ttl_s=None, max_unit_lag_ms=3_600_000.0
+)
 
 
 @asynccontextmanager
