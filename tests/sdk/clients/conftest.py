@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -116,6 +117,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     _ready: list[Any]
     _scheduled: list[Any]
+    _timer_cancelled_count: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,6 +127,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._now
 
     def _run_once(self) -> None:
+        # The loop itself would wait, in real time, for what comes after a cancelled timer.
+        while self._scheduled and self._scheduled[0].cancelled():
+            self._timer_cancelled_count -= 1
+            heapq.heappop(self._scheduled)._scheduled = False
         if not self._ready and self._scheduled:
             self._now = max(self._now, self._scheduled[0].when())
         super()._run_once()  # type: ignore[misc]

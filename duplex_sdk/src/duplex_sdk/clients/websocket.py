@@ -89,7 +89,7 @@ class DuplexClient(DuplexClientBase):
         self._sending = asyncio.Lock()
         self._given_up = False
         self._token: str | None = None
-        self._fence: tuple[str, tuple[Receipt[Any], ...]] | None = None
+        self._fences: dict[str, tuple[Receipt[Any], ...]] = {}
         self._resumes = 0
         self._acks = EventAcknowledger(self._send_control) if duplex else None
         self._last_seq = 0
@@ -315,15 +315,13 @@ class DuplexClient(DuplexClientBase):
         answered by the answer to the next of its kind.
         """
         signal = SignalTurn(event=f"{_FENCE}{self._resumes}")
-        self._fence = (signal.event, self._receipts.unanswered())
+        self._fences[signal.event] = self._receipts.unanswered()
         await self._send_control(encode_command(signal))
 
     def _lower_fence(self, name: str) -> None:
-        # That of an earlier connection may be in the replay: it says nothing any more.
-        if self._fence is None or self._fence[0] != name:
-            return
-        _, doubtful = self._fence
-        self._fence = None
-        self._receipts.give_up(
-            ClientConnectionError("the connection was lost before the answer came"), doubtful
-        )
+        # Those of earlier connections may be in the replay, or may be lost themselves.
+        while name in self._fences:
+            doubtful = self._fences.pop(next(iter(self._fences)))
+            self._receipts.give_up(
+                ClientConnectionError("the connection was lost before the answer came"), doubtful
+            )
