@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from duplex_sdk.cli.talk_dialogue import Dialogue
+from duplex_sdk.clients import ConnectionLost, ConnectionResumed
 from duplex_sdk.protocol.duplex import AudioDelta, DuplexEvent, decode_event
 
 
@@ -95,3 +96,10 @@ def test_errors_stand_among_the_lines() -> None:
     error = {"type": "server_error", "code": "engine_error", "message": "it broke"}
     dialogue.feed(event("error", error=error), 0)
     assert dialogue.said_by("error") == ("engine_error: it broke",)
+
+
+def test_lost_connection_and_the_way_back_stand_among_the_lines() -> None:
+    dialogue = Dialogue()
+    dialogue.feed(ConnectionLost(reason="the cable broke"), 0)
+    dialogue.feed(ConnectionResumed(outage_s=1.52, attempts=3, attachment_generation=2), 2)
+    assert dialogue.said_by("error") == ("the cable broke; coming back", "back after 1.5 s")

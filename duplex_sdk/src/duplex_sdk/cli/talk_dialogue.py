@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from duplex_sdk.clients import ConnectionLost, ConnectionResumed
 from duplex_sdk.protocol.duplex import (
     AudioDelta,
     DuplexEvent,
@@ -97,6 +98,10 @@ class Dialogue:
                 self._silenced(event)
             case ErrorEvent():
                 self._add(Line("error", f"{event.error.code}: {event.error.message}", final=True))
+            case ConnectionLost():
+                self._add(Line("error", f"{event.reason}; coming back", final=True))
+            case ConnectionResumed():
+                self._add(Line("error", f"back after {event.outage_s:.1f} s", final=True))
             case _:
                 pass
 
