@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
 __all__ = ["InputDecoder"]
 
+_FLOAT_BYTES = 4
+
 
 def _floats(data: bytes) -> NDArray[float32]:
     samples: NDArray[float32] = numpy.frombuffer(data, dtype="<f4")
     return samples.clip(-1.0, 1.0)
 
 
+# Bytes of a sample, and what makes floats of them.
 _FORMATS: dict[str, tuple[int, Callable[[bytes], NDArray[float32]]]] = {
     "pcm16": (2, pcm16_to_float),
-    "pcm_f32le": (4, _floats),
+    "pcm_f32le": (_FLOAT_BYTES, _floats),
     "g711_ulaw": (1, ulaw_decode),
     "g711_alaw": (1, alaw_decode),
 }
@@ -101,6 +104,9 @@ class InputDecoder:
         joined = self._odd + data if self._odd else data
         whole = len(joined) - len(joined) % width
         self._odd = joined[whole:]
-        samples, nan = without_nan(read(joined[:whole]))
-        self.nan_samples += nan
+        samples = read(joined[:whole])
+        if width == _FLOAT_BYTES:
+            # In the integer formats there is no NaN.
+            samples, nan = without_nan(samples)
+            self.nan_samples += nan
         return samples

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .chunk import BadAudioError, PcmChunk
 from .g711 import alaw_encode, ulaw_encode
-from .pcm import float_to_pcm16, without_nan
+from .pcm import to_int16, without_nan
 from .resampling import StreamResampler
 from .wav import wav_bytes
 
@@ -18,8 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputEncoder"]
 
+
+def _pcm16(samples: NDArray[Any]) -> bytes:
+    # ``encode`` has made every NaN silence already.
+    return to_int16(samples).tobytes()
+
+
 _FORMATS: dict[str, Callable[[NDArray[Any]], bytes]] = {
-    "pcm16": float_to_pcm16,
+    "pcm16": _pcm16,
     "g711_ulaw": ulaw_encode,
     "g711_alaw": alaw_encode,
 }

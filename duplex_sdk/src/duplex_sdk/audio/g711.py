@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .pcm import FULL_SCALE, to_int16
+from .pcm import FULL_SCALE, to_int16, without_nan
 
 if TYPE_CHECKING:
     from numpy import float32, int16, uint8
@@ -46,7 +46,8 @@ def alaw_decode(data: bytes) -> NDArray[float32]:
 
 
 def _encode(samples: NDArray[Any], table: NDArray[uint8]) -> bytes:
-    return table[to_int16(samples).view(numpy.uint16)].tobytes()
+    clean, _ = without_nan(samples)
+    return table[to_int16(clean).view(numpy.uint16)].tobytes()
 
 
 def _decode(data: bytes, table: NDArray[int16]) -> NDArray[float32]:

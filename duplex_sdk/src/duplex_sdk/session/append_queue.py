@@ -161,6 +161,11 @@ class AppendQueue:
             self._plan(append)
 
     @property
+    def oldest(self) -> Append | None:
+        """The first unit that has not settled; None: all have."""
+        return self._current or (self._queue[0] if self._queue else None)
+
+    @property
     def under_way(self) -> list[Append]:
         """Every unit that has not settled, the oldest first."""
         return self._queue if self._current is None else [self._current, *self._queue]

@@ -9,7 +9,7 @@ from duplex_sdk.audio import rms
 from duplex_sdk.protocol.duplex import DuplexRawEvent
 
 from .effects import TellLag
-from .late_units import LateUnits, LateVerdict, QueuedUnit, decide_late_units
+from .late_units import LateUnits, QueuedUnit, decide_late_units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,31 +59,38 @@ class LateFlow:
     def look(self) -> None:
         """Give up what is too late, and tell of it."""
         state = self._state
-        if not self._watches or state.answers_since is None:
+        since = state.answers_since
+        if not self._watches or since is None:
             return
-        if self._appends.idle:
+        oldest = self._appends.oldest
+        if oldest is None:
             self._catch_up()
             return
-        verdict = self._verdict(self._appends.under_way, state.answers_since)
-        self._units.observe(verdict)
-        if verdict.drop:
-            self._appends.give_up(frozenset(verdict.drop))
-        self._tell()
-        if verdict.overload:
+        lag_ms = (state.now - max(oldest.queued_at, since)) * 1000
+        overload = False
+        if lag_ms <= self._max_lag_ms:
+            # The usual case, after every step: nobody need listen to the units.
+            self._units.lagged(lag_ms)
+        else:
+            overload = self._give_up(since)
+        if self._units.totals != self._told:
+            self._tell()
+        if overload:
             self._end_session("overload")
 
-    def _verdict(self, under_way: Sequence[Append], since: float) -> LateVerdict:
+    def _give_up(self, since: float) -> bool:
+        """Give up what the policy says; returns whether the session must end."""
         state = self._state
-        lag_ms = (state.now - max(under_way[0].queued_at, since)) * 1000
-        if lag_ms <= self._max_lag_ms:
-            # The usual case: nobody need listen to the units.
-            return LateVerdict(lag_ms)
-        return decide_late_units(
-            self._waiting(under_way, since),
+        verdict = decide_late_units(
+            self._waiting(self._appends.under_way, since),
             state.now,
             policy=state.limits.late_unit_policy,
             max_lag_ms=self._max_lag_ms,
         )
+        self._units.observe(verdict)
+        if verdict.drop:
+            self._appends.give_up(frozenset(verdict.drop))
+        return verdict.overload
 
     def _is_speech(self, append: Append) -> bool:
         """Without a detector its loudness tells."""
@@ -114,7 +121,7 @@ class LateFlow:
         """What was late or given up since the last time, at most once a second."""
         state, counts = self._state, self._units.counts
         late, dropped = counts.late - self._told[0], counts.dropped - self._told[1]
-        if not (late or dropped) or state.now < self._told_at + NEWS_EVERY_S:
+        if state.now < self._told_at + NEWS_EVERY_S:
             return
         self._told, self._told_at = (counts.late, counts.dropped), state.now
         self._lags = True

@@ -115,6 +115,11 @@ class LateUnits:
         """The figures now."""
         return LateCounts(self._late, self._dropped, self._lag_ms, self._worst_lag_ms)
 
+    @property
+    def totals(self) -> tuple[int, int]:
+        """How many units were late, and how many were given up."""
+        return self._late, self._dropped
+
     def answered(self, submitted_at: float, now: float) -> bool:
         """A stage answered a unit.
 
@@ -128,8 +133,13 @@ class LateUnits:
     def observe(self, verdict: LateVerdict) -> None:
         """Count what a decision gave up."""
         self._dropped += len(verdict.drop)
-        self._lag_ms = verdict.lag_ms
-        self._worst_lag_ms = max(self._worst_lag_ms, verdict.lag_ms)
+        self.lagged(verdict.lag_ms)
+
+    def lagged(self, lag_ms: float) -> None:
+        """Note a lag about which nothing need be decided."""
+        self._lag_ms = lag_ms
+        if lag_ms > self._worst_lag_ms:
+            self._worst_lag_ms = lag_ms
 
     def take_news(self) -> LateCounts | None:
         """The figures if more was late or dropped since the last call, else None."""
