@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -24,8 +23,7 @@ class JournalPositionError(DuplexError):
     """A number that was never given out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Journaled:
+class Journaled(msgspec.Struct, frozen=True):
     """An event ready to be sent.
 
     Attributes:
@@ -39,8 +37,7 @@ class Journaled:
     overflowed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True, gc=False):
     seq: int
     frame: bytes
     at: float
