@@ -23,6 +23,7 @@ from duplex_server.serving import (
     RealtimeSocket,
     ServingOptions,
     SocketGone,
+    attachment,
 )
 from duplex_server.serving.attachments import ServedSession
 from duplex_server.testing import Harness
@@ -411,6 +412,23 @@ async def test_a_dead_socket_delays_its_successor_by_a_second_at_most(place: Pla
     await b.got("session.heartbeat_ack")
     assert loop.time() - began < 3
     assert (b.sent[0]["type"], b.seqs) == ("session.resumed", [2])
+
+
+async def test_a_resume_that_failed_leaves_the_live_socket_its_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachment, "_FAREWELL_S", 0.05)
+    a, _ = await place.first()
+    a.hold_at("session.heartbeat_ack")
+    a.say("session.heartbeat")
+    await a.held.wait()
+    _, waiting = place.resume(a.token, 1)
+    await place.lease_landed(1, 1)
+    await cancel(waiting)
+    await asyncio.sleep(0.1)
+    a.let_go()
+    await a.got("session.heartbeat_ack")
+    assert place.owner == (1, 1)
 
 
 async def test_frames_of_a_replaced_socket_reach_nobody(place: Place) -> None:

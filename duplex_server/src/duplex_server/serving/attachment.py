@@ -74,6 +74,10 @@ class Attachment:
             self._watch.cancel()
             self._watch = self._loop.call_at(self._limit(), self._look)
 
+    def relax(self) -> None:
+        """The successor waits no more: sends may take their time again."""
+        self._latest = float("inf")
+
     async def say_farewell(self, frame: bytes, code: int, reason: str) -> None:
         """Send one last message and close; a peer that is gone or takes nothing is no error."""
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -233,9 +234,7 @@ class SessionDelivery:
             JournalGapError: as ``check_resume``.
             SocketGone: the new socket failed.
         """
-        if self.attachment is not None:
-            self.attachment.hurry()
-        async with self._outbound:
+        async with self._outbound_soon():
             self.check_resume(request)
             assert self._key is not None
             token = self._key.exchange(request.resume_token)
@@ -271,12 +270,23 @@ class SessionDelivery:
         """What a socket is told that cannot resume for want of events."""
         return self._resync_frame("journal_gap")
 
-    @property
-    def newest_seq(self) -> int:
-        """Number of the newest numbered event, 0 before the first."""
-        return self._journal.newest
-
     # Parts
+
+    @asynccontextmanager
+    async def _outbound_soon(self) -> AsyncIterator[None]:
+        """The lock, without waiting long for a send to a peer that may be gone."""
+        present = self.attachment
+        if present is not None:
+            present.hurry()
+        try:
+            await self._outbound.acquire()
+        finally:
+            if present is not None:
+                present.relax()
+        try:
+            yield
+        finally:
+            self._outbound.release()
 
     def _replace(self, attachment: Attachment) -> None:
         former, self.attachment = self.attachment, attachment
