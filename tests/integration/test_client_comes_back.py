@@ -344,3 +344,17 @@ async def test_server_that_was_restarted_knows_nothing_of_the_session() -> None:
                     pass
         assert refused.value.code == "session_resume_expired"
         await client.close()
+
+
+async def test_stock_profile_confirms_and_ends_in_order(server: RunningServer) -> None:
+    client = server.client({"turn_detection": None}, duplex=False)
+    async with asyncio.timeout(15):
+        async with client:
+            events = client.events()
+            await client.append_audio(tone(200, 24_000))
+            await (await client.commit()).acknowledged()
+            created = await (await client.create_response()).acknowledged()
+            assert (await client.interrupt()).response_id == created.response_id  # type: ignore[union-attr]
+        rest = [event async for event in events]
+    assert any(isinstance(event, ResponseDone) for event in rest)
+    assert not any(isinstance(event, ABOUT_THE_CONNECTION) for event in rest)
