@@ -175,6 +175,9 @@ class DuplexCapabilities:
 
     def validate_append_modalities(self, has_audio: bool, has_video: bool) -> str | None:
         """Whether an append may carry this; None: yes, else what is wrong with it."""
+        if has_audio and not has_video and self.required_input_modalities == ("audio",):
+            # Nearly every append of nearly every model: the sets below take 4 us.
+            return None
         present = {name for name, there in (("audio", has_audio), ("video", has_video)) if there}
         required = set(self.required_input_modalities)
         if not present:

@@ -73,7 +73,7 @@ class LateFlow:
             self._units.lagged(lag_ms)
         else:
             overload = self._give_up(since)
-        if self._units.totals != self._told:
+        if state.now >= self._told_at + NEWS_EVERY_S and self._units.totals != self._told:
             self._tell()
         if overload:
             self._end_session("overload")
@@ -118,11 +118,9 @@ class LateFlow:
             self._state.do(TellLag(0, 0.0))
 
     def _tell(self) -> None:
-        """What was late or given up since the last time, at most once a second."""
+        """What was late or given up since the last time."""
         state, counts = self._state, self._units.counts
         late, dropped = counts.late - self._told[0], counts.dropped - self._told[1]
-        if state.now < self._told_at + NEWS_EVERY_S:
-            return
         self._told, self._told_at = (counts.late, counts.dropped), state.now
         self._lags = True
         state.do(TellLag(dropped, counts.lag_ms))

@@ -52,7 +52,7 @@ def _client_verdict(command: AppendAudio) -> bool | None:
     for stated in (command.is_speech, hints.speech):
         if stated is not None:
             return stated
-    by_vad = _vad_verdict(hints.vad or {})
+    by_vad = _vad_verdict(hints.vad) if hints.vad else None
     if by_vad is not None:
         return by_vad
     return _likely(hints.speech_probability)
