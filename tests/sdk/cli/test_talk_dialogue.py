@@ -69,6 +69,18 @@ def test_unasked_answer_has_no_answer_time() -> None:
     assert dialogue.latencies_ms == ()
 
 
+def test_answer_that_falls_into_speech_has_no_answer_time() -> None:
+    dialogue = Dialogue()
+    dialogue.end_of_speech = 9.98
+    dialogue.feed(response("response.created", "r", "in_progress"), 9.9)
+    dialogue.feed(audio("r"), 10.0)
+    assert dialogue.latencies_ms == ()
+    dialogue.end_of_speech = 12.0
+    dialogue.feed(response("response.created", "s", "in_progress"), 12.3)
+    dialogue.feed(audio("s"), 12.4)
+    assert list(dialogue.latencies_ms) == pytest.approx([400])
+
+
 def test_answer_is_in_the_making_until_it_is_done() -> None:
     dialogue = Dialogue()
     dialogue.feed(response("response.created", "r", "in_progress"), 0)

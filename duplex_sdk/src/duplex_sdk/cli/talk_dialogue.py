@@ -21,6 +21,8 @@ from duplex_sdk.protocol.duplex import (
 
 __all__ = ["Dialogue", "Line"]
 
+_STILL_SPEAKING_S = 0.1
+
 
 @dataclass(slots=True)
 class Line:
@@ -116,8 +118,12 @@ class Dialogue:
 
     def _first_audio(self, event: AudioDelta, now: float) -> None:
         line = self._answers.get(event.response_id)
-        if line is not None and line.latency_ms is None and self.end_of_speech is not None:
-            line.latency_ms = (now - self.end_of_speech) * 1000
+        if line is None or line.latency_ms is not None or self.end_of_speech is None:
+            return
+        waited_s = now - self.end_of_speech
+        # Sound that recent is speech going on: the answer is to an earlier pause, and nobody waited.
+        if waited_s >= _STILL_SPEAKING_S:
+            line.latency_ms = waited_s * 1000
             # One end of speech is answered once: what follows unasked has no latency.
             self.end_of_speech = None
 

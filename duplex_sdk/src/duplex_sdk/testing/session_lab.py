@@ -55,6 +55,15 @@ def _prepared(plugin: DuplexModelPlugin, config: DuplexSessionConfig) -> Mapping
     raise RuntimeError("the plugin waits for something while a session opens; a lab cannot")
 
 
+def _output_queue(limits: DuplexSessionRuntimeConfig) -> OutputQueue:
+    return OutputQueue(
+        OutputLimits(
+            max_bytes=limits.max_pending_output_bytes_per_session,
+            max_events=limits.max_pending_output_events_per_session,
+        )
+    )
+
+
 class SessionLab:
     """A session with a one-stage plugin, in virtual time.
 
@@ -114,12 +123,7 @@ class SessionLab:
         self.faults: dict[type[Any], Callable[[Any], Any]] = {}
         self.reading = True
         self.watch: Callable[[inputs.Input, tuple[effects.Effect, ...]], None] | None = None
-        self.queue = OutputQueue(
-            OutputLimits(
-                max_bytes=self.limits.max_pending_output_bytes_per_session,
-                max_events=self.limits.max_pending_output_events_per_session,
-            )
-        )
+        self.queue = _output_queue(self.limits)
         self._ear = EnergyEar(self.capabilities.input_sample_rate_hz)
         self._mailbox: deque[inputs.Input] = deque()
         self._timers: list[tuple[float, int]] = []
