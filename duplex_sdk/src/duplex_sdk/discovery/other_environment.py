@@ -131,8 +131,14 @@ def read_environment(python: Path) -> OtherEnvironment:
             timeout=_TIMEOUT_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DuplexError(f"worker_python: {python} does not run: {error}", hint=_NEEDS) from error
+    except OSError as error:
+        raise DuplexError(
+            f"worker_python: {python} does not run: {error.strerror}", hint=_NEEDS
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise DuplexError(
+            f"worker_python: {python} did not answer within {_TIMEOUT_S:g} s", hint=_NEEDS
+        ) from error
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no word of explanation"])[-1]
         raise DuplexError(f"worker_python: {python} cannot tell its plugins: {last}", hint=_NEEDS)

@@ -35,7 +35,10 @@ def bind_socket(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise ListenError(f"no address called '{host}': {error.strerror}") from error
+        raise ListenError(
+            f"no address called '{host}': {error.strerror}",
+            hint="--host is a name or an address of this machine, such as 127.0.0.1",
+        ) from error
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -87,4 +90,7 @@ def listen_error(host: str, port: int, error: OSError) -> ListenError:
         return ListenError(
             f"this user may not listen on port {port}", hint="ports from 1024 need no privilege"
         )
-    return ListenError(f"cannot listen on {host} port {port}: {error.strerror}")
+    return ListenError(
+        f"cannot listen on {host} port {port}: {error.strerror}",
+        hint="--host is an address of this machine; 0.0.0.0 stands for all of them",
+    )

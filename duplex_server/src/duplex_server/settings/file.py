@@ -38,8 +38,15 @@ def read_settings_file(path: Path) -> SettingsFile:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeError) as error:
-        raise SettingsError(f"cannot read the settings file {path}: {error}") from error
+    except OSError as error:
+        raise SettingsError(
+            f"cannot read the settings file {path}: {error.strerror}",
+            hint="--config names it; without it ./duplex.yaml is read where there is one",
+        ) from error
+    except UnicodeError as error:
+        raise SettingsError(
+            f"the settings file {path} is not text: {error}", hint="save it as UTF-8"
+        ) from error
     try:
         content = yaml.safe_load(text)
         lines = dict(_lines(yaml.compose(text, Loader=yaml.SafeLoader)))

@@ -212,7 +212,9 @@ def _checked(tree: Mapping[str, Any], origins: Mapping[str, Origin]) -> ServerSe
         first = error.errors(include_url=False, include_input=False)[0]
         path = ".".join(str(part) for part in first["loc"])
         message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{path}: {message}{_from(origins, path)}") from error
+        raise SettingsError(
+            f"{path}: {message}{_from(origins, path)}", hint="duplex serve --help lists all flags"
+        ) from error
 
 
 def _refuse_what_has_no_effect(settings: ServerSettings) -> None:
