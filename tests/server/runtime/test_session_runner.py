@@ -82,6 +82,7 @@ class Scripted:
     """A session that answers each kind of input with effects given beforehand."""
 
     held_input_bytes = 0
+    ignores_idle = False
 
     def input_load(self) -> tuple[int, int, int]:
         return 0, 0, 0
@@ -464,7 +465,7 @@ async def test_stage_outputs_wait_while_the_reader_is_behind(bench: Callable[...
     subject = bench(OutputLimits(max_events=4))
     fill(subject)
     subject.runner.stage_output(output(), 10)
-    subject.runner.stage_output(StagesIdle(0), 0)
+    subject.runner.stages_idle(0)
     subject.runner.feed(HEARTBEAT)
     assert [type(item) for item in subject.session.seen] == [CommandReceived]
 
@@ -475,6 +476,29 @@ async def test_stage_outputs_wait_while_the_reader_is_behind(bench: Callable[...
         StageOutputReceived,
         StagesIdle,
     ]
+
+
+async def test_a_session_that_ignores_idle_stages_is_not_told_of_them(
+    bench: Callable[..., Bench],
+) -> None:
+    subject = bench()
+    subject.runner.stages_idle(0)
+    subject.session.ignores_idle = True
+    subject.runner.stages_idle(0)
+    assert [type(item) for item in subject.session.seen] == [StagesIdle]
+
+
+async def test_idle_stages_keep_their_place_behind_outputs_that_wait(
+    bench: Callable[..., Bench],
+) -> None:
+    subject = bench(OutputLimits(max_events=4))
+    fill(subject)
+    subject.session.ignores_idle = True
+    subject.runner.stage_output(output(), 10)
+    subject.runner.stages_idle(0)
+    await subject.link.output.get()
+    subject.runner.room_made()
+    assert [type(item) for item in subject.session.seen] == [StageOutputReceived, StagesIdle]
 
 
 async def test_stage_outputs_go_on_when_the_reader_has_stalled(

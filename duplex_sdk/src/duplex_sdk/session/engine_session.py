@@ -151,6 +151,11 @@ class DuplexEngineSession:
         return self._state.epoch
 
     @property
+    def ignores_idle(self) -> bool:
+        """Whether ``StagesIdle`` would change nothing now."""
+        return self._state.auto_responds
+
+    @property
     def input_bytes(self) -> int:
         """All input bytes that the session occupies, moving and held; cheap."""
         return self._state.input_bytes.total

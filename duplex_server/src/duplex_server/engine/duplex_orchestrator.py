@@ -16,7 +16,7 @@ from duplex_sdk.plugin import (
     request_epoch,
     request_session_id,
 )
-from duplex_sdk.session.inputs import StageFailed, StageOutputReceived, StagesIdle
+from duplex_sdk.session.inputs import StageFailed, StageOutputReceived
 from duplex_sdk.stage import Json, StageError, StageOutput
 
 from duplex_server.runtime.control import (
@@ -73,12 +73,21 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
         *,
         figures: EngineFigures,
         max_waiting_bytes: int,
+        max_turn_requests: int,
+        reserved_places: int,
         plugin: DuplexModelPlugin,
         make_manager: Callable[[DuplexStagePort], DuplexSessionManager],
         close_helpers: Callable[[], object],
         shutdown_s: float,
     ) -> None:
-        super().__init__(pipeline, pools, figures=figures, max_waiting_bytes=max_waiting_bytes)
+        super().__init__(
+            pipeline,
+            pools,
+            figures=figures,
+            max_waiting_bytes=max_waiting_bytes,
+            max_turn_requests=max_turn_requests,
+            reserved_places=reserved_places,
+        )
         self._plugin = plugin
         kind = type(plugin)
         self._decides = kind.decide_output is not OutputInterpreter.decide_output
@@ -227,9 +236,17 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
         return decision is not None or is_last
 
     def _on_stream_idle(self, stream: Stream) -> None:
-        self.manager.stage_output(stream.stream_id, StagesIdle(stream.epoch), 0)
+        if stream.stream_id in self._turns:
+            super()._on_stream_idle(stream)
+            return
+        runner = self.manager.runner(stream.stream_id)
+        if runner is not None:
+            runner.stages_idle(stream.epoch)
 
     def _on_stream_failed(self, stream_id: str, stage_id: int, error: StageError) -> None:
+        if stream_id in self._turns:
+            super()._on_stream_failed(stream_id, stage_id, error)
+            return
         self.manager.stage_failed(stream_id, StageFailed(error.code, error.message, "session"))
 
     def _handle_forward_failure(
@@ -247,6 +264,8 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
         return True
 
     def _messages_before(self, stream: Stream) -> Sequence[Mapping[str, Json]]:
+        if stream.stream_id in self._turns:
+            return super()._messages_before(stream)
         runner = self.manager.runner(stream.stream_id)
         if runner is None:
             return ()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from duplex_sdk.session.inputs import CommandReceived, Fault, StageFailed, StagesIdle, Started
+from duplex_sdk.session.inputs import CommandReceived, Fault, StageFailed, Started
 from duplex_sdk.session.session_table import SessionTable, TableCounts
 from duplex_sdk.session.table_messages import (
     AbandonPreparation,
@@ -143,10 +143,8 @@ class DuplexSessionManager(RunnerOwner):
 
     # What stages say
 
-    def stage_output(
-        self, session_id: str, item: StageOutputReceived | StagesIdle, size: int
-    ) -> None:
-        """Hand an output, or that all stages are idle, to its session, or drop it."""
+    def stage_output(self, session_id: str, item: StageOutputReceived, size: int) -> None:
+        """Hand an output to its session, or drop it."""
         runner = self._runners.get(session_id)
         if runner is not None:
             runner.stage_output(item, size)
