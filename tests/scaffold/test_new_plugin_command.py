@@ -100,7 +100,7 @@ def test_a_dry_run_shows_the_tree_and_writes_nothing(new_plugin: Command) -> Non
 @pytest.mark.parametrize(
     "name", ["Foo Bar", "1st", "class", "json", "duplex-sdk", "../x", "é", "", "x" * 200]
 )
-def test_a_bad_name_is_wrong_usage_in_one_sentence_and_writes_nothing(
+def test_b18_a_bad_name_is_wrong_usage_in_one_sentence_and_writes_nothing(
     new_plugin: Command, name: str
 ) -> None:
     code, out, err = new_plugin(name)
@@ -127,7 +127,7 @@ def test_the_name_of_an_installed_plugin_is_refused(new_plugin: Command) -> None
     assert everything_in(Path()) == []
 
 
-def test_a_folder_that_is_there_is_left_as_it_was(new_plugin: Command) -> None:
+def test_b18_a_folder_that_is_there_is_left_as_it_was(new_plugin: Command) -> None:
     Path("acme-voice").mkdir()
     Path("acme-voice/README.md").write_text("mine")
     code, _, err = new_plugin("acme-voice")
@@ -137,7 +137,7 @@ def test_a_folder_that_is_there_is_left_as_it_was(new_plugin: Command) -> None:
     assert Path("acme-voice/README.md").read_text() == "mine"
 
 
-def test_where_one_may_not_write_it_says_so_in_one_sentence(
+def test_b18_where_one_may_not_write_it_says_so_in_one_sentence(
     new_plugin: Command, locked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(locked)

@@ -1,4 +1,7 @@
-"""Keys, origins, subprotocols and the plain HTTP routes."""
+"""Keys, origins, subprotocols and the plain HTTP routes.
+
+B12 and B20 are cases of public bug reports, like those of ``test_open_bugs.py``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ async def call(server, method: str, path: str, **options: Any) -> httpx.Response
 
 
 @pytest.mark.parametrize("path", ["/v1/realtime", "/v1/duplex?model=stub"])
-async def test_websocket_needs_the_key(start_server, engine, path):
+async def test_b12_websocket_needs_the_key(start_server, engine, path):
     async with start_server(engine, api_keys=["other", KEY]) as server:
         url = server.url(path)
         assert await upgrade_status(url) == 401
@@ -54,7 +57,7 @@ async def test_websocket_needs_the_key(start_server, engine, path):
         ("GET", "/nowhere"),
     ],
 )
-async def test_http_routes_need_the_same_key(start_server, engine, method, path):
+async def test_b12_http_routes_need_the_same_key(start_server, engine, method, path):
     async with start_server(engine, api_keys=[KEY]) as server:
         assert (await call(server, method, path)).status_code == 401
         wrong = await call(server, method, path, headers={"Authorization": f"Bearer {KEY}x"})
@@ -70,7 +73,7 @@ async def test_what_holds_nothing_needs_no_key(start_server, engine, path):
         assert (await call(server, "GET", path)).status_code in (200, 503)
 
 
-async def test_keys_are_never_logged_nor_echoed(start_server, engine, caplog):
+async def test_b12_keys_are_never_logged_nor_echoed(start_server, engine, caplog):
     caplog.set_level(logging.DEBUG, logger="duplex_server")
     async with start_server(engine, api_keys=[KEY]) as server:
         async with connect(server.url("/v1/realtime"), subprotocols=["realtime", KEY_ENTRY]) as s:
@@ -121,7 +124,9 @@ async def test_only_realtime_is_ever_selected(start_server, engine, offered, sel
         ("http://friend.example", 403),
     ],
 )
-async def test_foreign_pages_are_refused_before_the_upgrade(start_server, engine, origin, status):
+async def test_b20_foreign_pages_are_refused_before_the_upgrade(
+    start_server, engine, origin, status
+):
     async with start_server(engine, allowed_origins=["https://friend.example"]) as server:
         sent = None if origin is None else origin.format(port=server.port)
         headers = {} if sent is None else {"Origin": sent}
