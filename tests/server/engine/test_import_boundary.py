@@ -14,16 +14,22 @@ TURN_BASED = [
     "engine/omni_engine_base.py",
     "engine/async_omni_engine.py",
     "engine/orchestrator.py",
+    "engine/orchestrator_base.py",
+    "engine/turn_requests.py",
+    "engine/errors.py",
     "engine/streams.py",
     "engine/stage_relay.py",
     "engine/rpc.py",
     "engine/figures.py",
     "entrypoints/omni_base.py",
+    "entrypoints/answer_sinks.py",
     "entrypoints/async_omni.py",
+    "entrypoints/omni.py",
+    "entrypoints/question.py",
 ]
 LOADED = """
 import sys
-import duplex_server.entrypoints.async_omni
+from duplex_server.entrypoints import AsyncOmni, Omni, Question
 import duplex_server.engine.async_omni_engine
 print("\\n".join(sys.modules))
 """

@@ -17,8 +17,8 @@ from duplex_server.runtime.control import (
     RoomMadeMessage,
 )
 from duplex_server.runtime.detection import Detection
-from duplex_server.runtime.lateness import Lateness
 from duplex_server.runtime.errors import DuplexSessionError
+from duplex_server.runtime.lateness import Lateness
 from duplex_server.runtime.offload import Offload
 from duplex_server.runtime.output_wakes import OutputWakes
 from duplex_server.runtime.services import EngineServices
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from duplex_server.runtime.control import SessionMessage
     from duplex_server.stages import Progress, StagePool
 
-    from .orchestrator import OrchestratorBase
+    from .orchestrator_base import OrchestratorBase
 
 __all__ = ["DuplexOmniEngine"]
 
@@ -99,12 +99,12 @@ class DuplexOmniEngine(AsyncOmniEngine):
         self._ids = ids
         self._clock = clock
         self._vad = vad or VadProvider(limits.server_vad_model_path)
-        self._orchestrator: DuplexOrchestrator | None = None
 
     @property
     def manager(self) -> DuplexSessionManager | None:
         """The sessions, for counting from outside; None before the start."""
-        return None if self._orchestrator is None else self._orchestrator.manager
+        hosting = self._orchestrator
+        return hosting.manager if isinstance(hosting, DuplexOrchestrator) else None
 
     async def control(self, message: ControlMessage, *, timeout_s: float) -> ControlResult:
         """Carry out a control operation and return how it went.
@@ -194,6 +194,8 @@ class DuplexOmniEngine(AsyncOmniEngine):
             pools,
             figures=self.figures,
             max_waiting_bytes=self.options.max_waiting_bytes,
+            max_turn_requests=self.options.max_turn_requests,
+            reserved_places=self.limits.max_sessions or 0,
             plugin=self.plugin,
             make_manager=make_manager,
             close_helpers=close_helpers,

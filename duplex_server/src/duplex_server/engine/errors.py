@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duplex_sdk.errors import DuplexError
 
-__all__ = ["EngineBusyError", "EngineDeadError", "EngineStartError"]
+__all__ = ["EngineBusyError", "EngineDeadError", "EngineStartError", "RequestFailedError"]
 
 
 class EngineDeadError(DuplexError):
@@ -17,3 +17,15 @@ class EngineBusyError(DuplexError):
 
 class EngineStartError(DuplexError):
     """The engine could not start."""
+
+
+class RequestFailedError(DuplexError):
+    """A request without a session was not answered, or not to its end.
+
+    Attributes:
+        code: of the wire's error table.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code

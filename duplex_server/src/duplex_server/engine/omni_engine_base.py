@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from duplex_server.stages import Progress, StagePool
 
-    from .orchestrator import OrchestratorBase
+    from .orchestrator_base import OrchestratorBase
 
 __all__ = ["EngineOptions", "OmniEngineBase"]
 
@@ -43,6 +43,7 @@ class EngineOptions:
         native_period_ms: unit period of a model that decides its own turns.
         stage_call_timeout_s: a call of a model that lasts longer counts as stuck.
         max_waiting_bytes: how much of one session may wait between stages.
+        max_turn_requests: how many requests without a session may be under way.
         plugin: its name, for the logs of its workers.
         deployment: how workers are run, already applied to the pipeline.
         stop_grace_s: how long stages get to end.
@@ -53,6 +54,7 @@ class EngineOptions:
     native_period_ms: float | None = None
     stage_call_timeout_s: float = 10.0
     max_waiting_bytes: int = 8 * 1024 * 1024
+    max_turn_requests: int = 256
     plugin: str = ""
     deployment: Deployment = field(default_factory=Deployment)
     stop_grace_s: float = 2.0

@@ -10,17 +10,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from duplex_server.engine.errors import RequestFailedError
+    from duplex_server.engine.turn_requests import AnswerPiece
     from duplex_server.runtime.errors import DuplexSessionError
 
     from .async_omni import AsyncOmni
     from .duplex_omni import DuplexOmni
     from .engine_health import EngineHealth, StageHealth
     from .inline_client import InlineDuplexClient
+    from .omni import Omni
     from .omni_base import AsyncOmniBase, OmniBase
+    from .question import Question
     from .session_handle import DuplexSessionHandle
     from .warmup import warm_up
 
 __all__ = [
+    "AnswerPiece",
     "AsyncOmni",
     "AsyncOmniBase",
     "DuplexOmni",
@@ -28,12 +33,16 @@ __all__ = [
     "DuplexSessionHandle",
     "EngineHealth",
     "InlineDuplexClient",
+    "Omni",
     "OmniBase",
+    "Question",
+    "RequestFailedError",
     "StageHealth",
     "warm_up",
 ]
 
 _HOMES = {
+    "AnswerPiece": "duplex_server.engine.turn_requests",
     "AsyncOmni": ".async_omni",
     "AsyncOmniBase": ".omni_base",
     "DuplexOmni": ".duplex_omni",
@@ -41,7 +50,10 @@ _HOMES = {
     "DuplexSessionHandle": ".session_handle",
     "EngineHealth": ".engine_health",
     "InlineDuplexClient": ".inline_client",
+    "Omni": ".omni",
     "OmniBase": ".omni_base",
+    "Question": ".question",
+    "RequestFailedError": "duplex_server.engine.errors",
     "StageHealth": ".engine_health",
     "warm_up": ".warmup",
 }

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from duplex_server.engine.async_omni_engine import AsyncOmniEngine
 
+from .answer_sinks import LoopSink
+from .engine_health import EngineHealth, turn_health_of
 from .omni_base import AsyncOmniBase
+from .question import Question
 
 if TYPE_CHECKING:
     from duplex_server.engine.omni_engine_base import OmniEngineBase
+    from duplex_server.engine.turn_requests import AnswerPiece
+
+    from .question import Messages
 
 __all__ = ["AsyncOmni"]
 
@@ -19,3 +26,37 @@ class AsyncOmni(AsyncOmniBase):
 
     def _create_engine(self, **engine_arguments: Any) -> OmniEngineBase:
         return AsyncOmniEngine(**engine_arguments)
+
+    async def generate(self, question: Question | Messages) -> AsyncIterator[AnswerPiece]:
+        """Answer a conversation, piece by piece.
+
+        A reader that stops before the end closes the iterator (``contextlib.aclosing``); that, or
+        its cancellation, stops the model.
+
+        Raises:
+            RequestFailedError: ``resource_exhausted`` (retryable) when too much is under way,
+                ``unsupported`` by a model that answers in sessions only, or why the model failed.
+            EngineDeadError: the engine is not running, or ended meanwhile.
+            EngineBusyError: the engine does not keep up; retryable.
+        """
+        if not isinstance(question, Question):
+            question = Question(question)
+        sink = LoopSink()
+        request = question.request(sink)
+        whole = False
+        try:
+            self._turn_engine.add_request(request)
+            while (piece := await sink.get()) is not None:
+                yield piece
+            whole = True
+        finally:
+            self._turn_engine.end_request(request.request_id, abort=not whole)
+
+    def health(self) -> EngineHealth:
+        """A snapshot for people and monitors; cheap, and safe on a dead engine."""
+        return turn_health_of(self._turn_engine)
+
+    @property
+    def _turn_engine(self) -> AsyncOmniEngine:
+        assert isinstance(self._engine_base, AsyncOmniEngine)
+        return self._engine_base

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from duplex_server.engine.async_omni_engine import AsyncOmniEngine
     from duplex_server.engine.duplex_omni_engine import DuplexOmniEngine
     from duplex_server.stages import ReplicaStatus
 
-__all__ = ["EngineHealth", "StageHealth", "health_of"]
+__all__ = ["EngineHealth", "StageHealth", "health_of", "turn_health_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class EngineHealth:
         units_dropped: since the start.
         lag_ms: age of the oldest unit that no stage has taken, where a session lags.
         cleanup_retries: since the start.
+        turn_requests: requests without a session that are under way.
     """
 
     alive: bool
@@ -54,6 +56,21 @@ class EngineHealth:
     units_dropped: int = 0
     lag_ms: float = 0.0
     cleanup_retries: int = 0
+    turn_requests: int = 0
+
+
+def turn_health_of(engine: AsyncOmniEngine) -> EngineHealth:
+    """Take a snapshot of an engine that hosts no sessions; from any thread."""
+    stages = tuple(StageHealth(pool.config.id, pool.replicas) for pool in engine.pools)
+    if not engine.alive:
+        return EngineHealth(False, engine.death or "the engine is not running", stages=stages)
+    return EngineHealth(
+        alive=True,
+        reason="",
+        stages=stages,
+        units_late=engine.figures.units_late,
+        turn_requests=engine.turn_request_count,
+    )
 
 
 def health_of(engine: DuplexOmniEngine) -> EngineHealth:
@@ -76,4 +93,5 @@ def health_of(engine: DuplexOmniEngine) -> EngineHealth:
         units_dropped=engine.lateness.dropped,
         lag_ms=engine.lateness.lag_ms,
         cleanup_retries=manager.cleanup_retries,
+        turn_requests=engine.turn_request_count,
     )
