@@ -19,6 +19,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from duplex_plugin_personaplex.figures import FRAME_SAMPLES, RATE
 
 LIMIT_S = 60.0
+# Of which the start of the server may take most, where several things are tried at once.
+pytestmark = pytest.mark.timeout(300)
 PCM = {"type": "audio/pcm", "rate": RATE}
 FORMATS = {"audio": {"input": {"format": PCM}, "output": {"format": PCM}}}
 
