@@ -1,0 +1,9 @@
+"""The conformance kit: whether a plugin keeps the contract, and what to do where it does not."""
+
+from __future__ import annotations
+
+from .breach import LawBrokenError
+from .run import LawResult, run_laws
+from .suite import ModelConformance
+
+__all__ = ["LawBrokenError", "LawResult", "ModelConformance", "run_laws"]

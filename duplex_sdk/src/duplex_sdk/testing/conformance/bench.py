@@ -1,0 +1,346 @@
+"""The stages of a plugin on a bench: hosts as the engine runs them, a virtual clock, no session."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from time import perf_counter
+
+from msgspec import structs
+
+from duplex_sdk.audio import PcmChunk
+from duplex_sdk.plugin import (
+    AppendPiece,
+    AppendRequest,
+    DuplexFence,
+    DuplexModelSessionState,
+    OutputContext,
+    SessionView,
+)
+from duplex_sdk.session.read_only import read_only
+from duplex_sdk.stage import (
+    Json,
+    StageError,
+    StageInputContext,
+    StageOutput,
+    StagePrompt,
+    StageSession,
+    UnitRequest,
+)
+from duplex_sdk.stage.host import StageHost
+
+from .breach import breach
+from .said import Said
+from .subject import Subject
+
+__all__ = ["BenchSession", "StageBench"]
+
+MOST_STEPS = 20_000
+"""More steps than any turn of a well-behaved model takes."""
+
+
+@dataclass
+class BenchSession:
+    """One session on the bench.
+
+    Attributes:
+        stages: the session as each stage is told of it.
+        state: the plugin's own memory of it.
+        said: what its stages handed out, in order.
+        failures: why it ended, if it did.
+        conversation: what was said before, as the plugin sees it.
+    """
+
+    stages: tuple[StageSession, ...]
+    state: DuplexModelSessionState
+    epoch: int = 0
+    turn_id: int = 0
+    appended: int = 0
+    conversation: tuple[Mapping[str, Json], ...] = ()
+    said: list[Said] = field(default_factory=list)
+    failures: list[StageError] = field(default_factory=list)
+    memo: dict[int, dict[str, Json]] = field(default_factory=lambda: defaultdict(dict))
+
+    @property
+    def session_id(self) -> str:
+        """Its name."""
+        return self.stages[0].session_id
+
+    @property
+    def request_id(self) -> str:
+        """The request of the epoch."""
+        return f"{self.session_id}/{self.epoch}"
+
+    @property
+    def errors(self) -> list[StageError]:
+        """All failures, those of single units included."""
+        found = [said.output.error for said in self.said if said.output.error is not None]
+        return [*found, *self.failures]
+
+
+class StageBench:
+    """Drives the stages of a plugin for several sessions; use it with ``with``.
+
+    Attributes:
+        now: the virtual clock, seconds.
+        steps: how many steps were taken.
+        sessions: by id; closed ones stay to be read.
+        nan_samples: samples that were no numbers.
+        took: stage ids and how long their steps took, seconds of real time.
+        close_failures: how many ``close`` calls raised.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.now = 0.0
+        self.steps = 0
+        self.nan_samples = 0
+        self.took: list[tuple[str, float]] = []
+        self.sessions: dict[str, BenchSession] = {}
+        self._subject = subject
+        self._pipeline = subject.pipeline
+        self._seq = 0
+        self._open: set[str] = set()
+        self._hosts = [
+            StageHost(
+                loaded.model,
+                clock=lambda: self.now,
+                output_rate=subject.capabilities.output_sample_rate_hz,
+                max_batch=stage.max_batch,
+            )
+            for loaded, stage in zip(subject.stages, self._pipeline.stages, strict=True)
+        ]
+
+    def __enter__(self) -> StageBench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session_id in sorted(self._open):
+            self.close(session_id)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is due, now or later."""
+        return all(host.next_due() is None for host in self._hosts)
+
+    @property
+    def close_failures(self) -> int:
+        """How many ``close`` calls of the models raised."""
+        return sum(host.close_failures for host in self._hosts)
+
+    # sessions
+
+    def open(self, session_id: str, **changes: Json) -> BenchSession:
+        """A new session; ``changes`` are fields of its session object."""
+        session = BenchSession(
+            self._subject.stage_sessions(session_id, **changes),
+            self._subject.plugin.create_session_state(),
+        )
+        self.sessions[session_id] = session
+        self._open.add(session_id)
+        for host, told in zip(self._hosts, session.stages, strict=True):
+            host.open(told)
+        return session
+
+    def update(self, session_id: str, **changes: Json) -> None:
+        """The session object changes."""
+        session = self.sessions[session_id]
+        session.stages = self._subject.stage_sessions(session_id, **changes)
+        for host, told in zip(self._hosts, session.stages, strict=True):
+            host.update(told)
+
+    def cancel(self, session_id: str, heard_ms: float = 0.0) -> None:
+        """The answer under way is broken off, in every stage."""
+        session = self.sessions[session_id]
+        session.epoch += 1
+        session.memo.clear()
+        for host in self._hosts:
+            host.cancel(session_id, session.epoch, heard_ms)
+
+    def close(self, session_id: str) -> None:
+        """The session ends."""
+        self._open.discard(session_id)
+        for host in self._hosts:
+            host.close(session_id)
+
+    # input
+
+    def say(self, session_id: str, audio: PcmChunk) -> None:
+        """A turn of the user, and the wish for an answer, as this kind of model is given it."""
+        self.say_all({session_id: audio})
+
+    def say_all(self, turns: Mapping[str, PcmChunk]) -> None:
+        """The users of several sessions speak at the same time."""
+        if not (self._subject.native or self._subject.plugin.early_input):
+            for session_id, audio in turns.items():
+                self._submit(session_id, AppendPiece(audio=audio, is_speech=True, final=True))
+            return
+        self._stream(turns, is_speech=True)
+        if not self._subject.native:
+            for session_id in turns:
+                self.commit(session_id)
+
+    def listen(self, seconds: float, *session_ids: str) -> None:
+        """Users are silent; a native model is given the silence, unit by unit."""
+        if not self._subject.native:
+            self.run(seconds)
+            return
+        rate = self._subject.capabilities.input_sample_rate_hz
+        silence = PcmChunk.silence(round(rate * seconds), rate)
+        self._stream(dict.fromkeys(session_ids, silence), is_speech=False)
+
+    def begin(self, session_id: str, audio: PcmChunk) -> None:
+        """Input that no commit ends, for a model that takes it early."""
+        self._stream({session_id: audio}, is_speech=True)
+
+    def commit(self, session_id: str, *, respond: bool = True) -> None:
+        """The turn's input ends here, for a model that takes it early."""
+        cut = self.sessions[session_id].state.audio_buffer.prepare_commit(operation_id="commit")
+        unit = cut.unit or AppendPiece(final=True)
+        cut.commit()
+        self._submit(session_id, structs.replace(unit, final=True, respond=respond))
+
+    def discard(self, session_id: str) -> None:
+        """The input of the unfinished turn is to be forgotten."""
+        self.sessions[session_id].state.audio_buffer.clear()
+        self._submit(session_id, AppendPiece(kind="discard"))
+
+    def write(self, session_id: str, text: str) -> None:
+        """The user writes instead of speaking."""
+        session = self.sessions[session_id]
+        session.conversation = (read_only({"role": "user", "content": text}),)
+        self._submit(session_id, AppendPiece(kind="conversation"))
+        session.conversation = ()
+
+    def _stream(self, turns: Mapping[str, PcmChunk], *, is_speech: bool) -> None:
+        """Units of all the sessions in step with each other, in real time for a native model."""
+        cut = [
+            [(session_id, unit) for unit in self._units(session_id, audio, is_speech)]
+            for session_id, audio in turns.items()
+        ]
+        period = (self._subject.capabilities.chunk_period_ms or 0) / 1000
+        for together in zip_longest(*cut):
+            for session_id, unit in filter(None, together):
+                self._submit(session_id, unit)
+            self.run(period)
+
+    def _units(self, session_id: str, audio: PcmChunk, is_speech: bool) -> list[AppendPiece]:
+        buffer = self.sessions[session_id].state.audio_buffer
+        piece = AppendPiece(audio=audio, is_speech=is_speech)
+        units: list[AppendPiece] = []
+        while True:
+            cut = buffer.prepare_append(piece, operation_id="unit", allow_emit=True)
+            if cut is None:
+                return units
+            units += [] if cut.unit is None else [cut.unit]
+            cut.commit()
+            piece = AppendPiece()
+
+    def _submit(self, session_id: str, unit: AppendPiece) -> None:
+        session = self.sessions[session_id]
+        session.appended += 1
+        view = self._view(session)
+        request = AppendRequest(
+            fence=DuplexFence(session_id, session.epoch, session.turn_id),
+            request_id=session.request_id,
+            seq=session.appended,
+            turn_seq=session.appended,
+            unit=unit,
+            session=view,
+            sampling=tuple(stage.sampling for stage in session.stages),
+        )
+        self.prompt(session, 0, self._subject.plugin.plan_append(request).prompt)
+
+    def prompt(self, session: BenchSession, stage: int, prompt: StagePrompt) -> None:
+        """One unit for a stage, whatever the plugin would have planned."""
+        self._seq += 1
+        unit = UnitRequest(
+            session.session_id,
+            session.request_id,
+            session.epoch,
+            session.turn_id,
+            self._seq,
+            prompt,
+        )
+        self._hosts[stage].units([unit])
+
+    # time
+
+    def run(self, seconds: float) -> None:
+        """Let time pass: units and ticks are stepped at their moment."""
+        end = self.now + seconds
+        while self.step(end):
+            pass
+        self.now = end
+
+    def step(self, end: float) -> bool:
+        """Take the next step that is due until ``end``; false when none is.
+
+        Raises:
+            LawBrokenError: the models never come to rest.
+        """
+        due = [(host.next_due(), index) for index, host in enumerate(self._hosts)]
+        waiting = [(at, index) for at, index in due if at is not None and at <= end]
+        if not waiting:
+            return False
+        at, index = min(waiting)
+        self.now = max(self.now, at)
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            breach(
+                f"after {self.steps} steps stage {self._pipeline.stages[index].id!r} still asks"
+                " for ticks",
+                "leave again_ms None in the last output of an answer; 0 means at once, so only an"
+                " output that brings the answer forward may carry it",
+            )
+        self._deliver(index)
+        return True
+
+    def _deliver(self, index: int) -> None:
+        began = perf_counter()
+        result = self._hosts[index].step()
+        self.took.append((self._pipeline.stages[index].id, perf_counter() - began))
+        if result.report is not None:
+            self.nan_samples += result.report.nan_samples
+        for session_id, error in result.failed:
+            self.sessions[session_id].failures.append(error)
+        for output in result.outputs:
+            self._deliver_output(index, output)
+
+    def _deliver_output(self, index: int, output: StageOutput) -> None:
+        session = self.sessions[output.session_id]
+        stage = self._pipeline.stages[index]
+        last = index + 1 == len(self._hosts)
+        shown = last or self._is_direct(session, index, output)
+        session.said.append(Said(stage.id, shown, self.steps, self.now, output))
+        if shown:
+            return
+        context = StageInputContext(stage, session.stages[0].config, (), session.memo[index])
+        prompts: Sequence[StagePrompt] = self._pipeline.stage_input(output, context)
+        for prompt in prompts:
+            self.prompt(session, index + 1, prompt)
+
+    def _is_direct(self, session: BenchSession, index: int, output: StageOutput) -> bool:
+        decision = self._subject.plugin.decide_output(output, self.context(session, index))
+        return decision is not None
+
+    def context(self, session: BenchSession, index: int) -> OutputContext:
+        """Where an output of a stage stands."""
+        return OutputContext(
+            stage=self._pipeline.stages[index],
+            stage_id=index,
+            is_last=index + 1 == len(self._hosts),
+            fence=DuplexFence(session.session_id, session.epoch, session.turn_id),
+            session=self._view(session),
+            auto_responds=self._subject.native,
+        )
+
+    def _view(self, session: BenchSession) -> SessionView:
+        told = session.stages[0]
+        return SessionView(
+            session_id=told.session_id,
+            config=told.config,
+            runtime=told.runtime,
+            conversation=session.conversation,
+        )

@@ -1,0 +1,247 @@
+"""Laws of sessions side by side and one after the other, and of how they end."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from duplex_sdk.stage import StageModel
+
+from .bench import StageBench
+from .breach import breach, does_not_apply, require
+from .conversation import hear, no_failures, run_alone, take_turn, take_turns_together
+from .said import Answer
+from .subject import Subject
+
+__all__ = ["IsolationLaws"]
+
+POINTS = (1, 2, 3, 5, 8)
+"""After so many steps of an answer it is cancelled, or its session closed."""
+
+TOGETHER = 3
+AGAIN = 6
+
+
+class IsolationLaws:
+    """Sessions share weights and nothing else; a cancel and a close end what they should."""
+
+    def test_the_same_run_gives_the_same_answer(self, conformance: Subject) -> None:
+        """Nothing but the input and the session's seed decides what is said."""
+        first = run_alone(conformance, "same", 0, 1)
+        _same(
+            conformance,
+            first,
+            run_alone(conformance, "same", 0, 1),
+            "the same session, run twice, was answered differently",
+            "draw random numbers from a generator made of StageSession.seed, read no clock but"
+            " `now`, and keep nothing on the model between sessions",
+        )
+
+    def test_a_new_session_knows_nothing_of_an_old_one(self, conformance: Subject) -> None:
+        """A reused row is as good as new."""
+        first = run_alone(conformance, "fresh", 0)
+        run_alone(conformance, "another", 1, 2)
+        _same(
+            conformance,
+            first,
+            run_alone(conformance, "fresh", 0),
+            "a session was answered differently after another one had been there",
+            "keep what belongs to a session in the state that open() returns, and make it anew"
+            " there",
+        )
+
+    def test_batch_mates_change_nothing(self, conformance: Subject) -> None:
+        """What a session is answered does not depend on who else is in the batch."""
+        conformance.needs("multi_session")
+        names = [f"mate {number}" for number in range(min(TOGETHER, conformance.spec.max_sessions))]
+        turns = {name: number for number, name in enumerate(names)}
+        alone = [run_alone(conformance, name, number) for name, number in turns.items()]
+        with StageBench(conformance) as bench:
+            for name in names:
+                bench.open(name)
+            together = take_turns_together(conformance, bench, turns)
+            failed = [no_failures(bench.sessions[name]) for name in names]
+        require(
+            not any(failed),
+            f"sessions side by side fail: {[each for each in failed if each]}",
+            "units of several sessions may lie in one step(); states are never shared",
+        )
+        for before, name in zip(alone, names, strict=True):
+            _same(
+                conformance,
+                before,
+                [together[name]],
+                "a session was answered differently when others were in the batch",
+                "index everything by unit.state; no attribute of the model may hold what one unit"
+                " brought until another one reads it",
+            )
+
+    def test_a_cancel_stops_the_answer(self, conformance: Subject) -> None:
+        """What was still to be said when the cancel came is never said."""
+        if conformance.capabilities.cancel_effect == "mutes":
+            does_not_apply("the model says that it cannot be stopped (cancel_effect 'mutes')")
+        whole = run_alone(conformance, "cancel", 0, 1)
+        for point in POINTS:
+            broken = _cancelled(conformance, point)
+            if broken is None:
+                break
+            before, after = broken
+            rest = _rest(whole[0], before)
+            require(
+                not (_goes_on(rest, after) and not _goes_on(rest, whole[1])),
+                f"cancelled after step {point}, the old answer went on in the next turn",
+                "drop in cancel() what the state still holds of the answer; the context of the"
+                " conversation stays",
+            )
+
+    def test_a_session_goes_on_after_a_cancel(self, conformance: Subject) -> None:
+        """Cancelled at any point, the next turn is served like any other."""
+        expected = run_alone(conformance, "cancel", 0, 1)[1].says_something
+        for point in POINTS:
+            broken = _cancelled(conformance, point)
+            if broken is None:
+                break
+            require(
+                not broken[1].errors and broken[1].says_something >= expected,
+                f"cancelled after step {point}, the next turn was not answered:"
+                f" {'; '.join(broken[1].errors) or 'no output'}",
+                "cancel() ends the answer, not the session: leave the state ready for a new turn",
+            )
+
+    def test_a_closed_session_takes_nothing_down(self, conformance: Subject) -> None:
+        """A close in the middle of an answer touches nobody else, and raises nothing."""
+        for point in POINTS:
+            with StageBench(conformance) as bench:
+                bench.open("leaves")
+                bench.say("leaves", conformance.turn(0))
+                for _ in range(point):
+                    bench.step(bench.now + conformance.settings.answers_within_s)
+                bench.close("leaves")
+                bench.open("stays")
+                take_turn(conformance, bench, "stays", 1)
+                failed = no_failures(bench.sessions["stays"])
+            require(
+                not bench.close_failures,
+                f"close() raised when its session ended after step {point}",
+                "close() is called once for each open(), whatever the state went through",
+            )
+            require(
+                not failed,
+                f"after a close at step {point} the next session fails: {failed}",
+                "close() may free what belongs to its state alone",
+            )
+
+    def test_a_closed_session_leaves_nothing_behind(self, conformance: Subject) -> None:
+        """However many sessions came and went, the model is as large as after the first one."""
+        run_alone(conformance, "left 0", 0)
+        before = [_sizes(stage.model) for stage in conformance.stages]
+        states = _states(conformance)
+        for number in range(1, AGAIN + 1):
+            run_alone(conformance, f"left {number}", 0)
+        for stage, old in zip(conformance.stages, before, strict=True):
+            grown = [
+                name
+                for name, size in _sizes(stage.model).items()
+                if size - old.get(name, 0) >= AGAIN
+            ]
+            require(
+                not grown,
+                f"{type(stage.model).__name__} keeps something of every closed session in"
+                f" {', '.join(grown)}",
+                "remove in close() what open() and the steps put there, or keep it in the state",
+            )
+        kept = _states(conformance) - states
+        require(
+            kept < AGAIN,
+            f"{kept} states of {AGAIN} closed sessions are still alive",
+            "drop every reference to a state in close(): tables, closures, callbacks, threads",
+        )
+
+
+def _same(
+    subject: Subject, wanted: list[Answer], got: list[Answer], problem: str, advice: str
+) -> None:
+    tolerance = subject.settings.audio_tolerance
+    for number, (one, other) in enumerate(zip(wanted, got, strict=True)):
+        difference = one.difference(other, tolerance)
+        if difference is not None:
+            breach(f"{problem} (turn {number + 1}: {difference})", advice)
+
+
+def _cancelled(subject: Subject, point: int) -> tuple[Answer, Answer] | None:
+    """What was said before a cancel after ``point`` steps, and in the turn that follows it.
+
+    None: the answer was over by then.
+    """
+    with StageBench(subject) as bench:
+        session = bench.open("cancel")
+        bench.say("cancel", subject.turn(0))
+        if subject.native and not _speaks(subject, bench, point):
+            return None
+        if not subject.native:
+            for _ in range(point):
+                if not bench.step(bench.now + subject.settings.answers_within_s):
+                    return None
+        before = hear(session)
+        bench.cancel("cancel", 100.0)
+        session.turn_id += 1
+        return before, take_turn(subject, bench, "cancel", 1)
+
+
+def _speaks(subject: Subject, bench: StageBench, point: int) -> bool:
+    """Silence until a native model has handed out ``point`` pieces of an answer."""
+    session = bench.sessions["cancel"]
+    unit = (subject.capabilities.chunk_period_ms or 100) / 1000
+    for _ in range(int(subject.settings.answers_within_s / unit)):
+        spoken = [each for each in session.said if each.shown and each.output.audio is not None]
+        if len(spoken) >= point:
+            return not session.said[-1].output.end_of_turn
+        bench.listen(unit, "cancel")
+    return False
+
+
+def _rest(whole: Answer, before: Answer) -> Answer:
+    """What was not said yet."""
+    return Answer(
+        text=whole.text[len(before.text) :],
+        audio=whole.audio[before.audio.size :],
+        heard=(),
+        calls=(),
+        ends=0,
+        errors=(),
+    )
+
+
+def _goes_on(rest: Answer, after: Answer) -> bool:
+    """Whether an answer begins with what another one had left over."""
+    count = min(len(rest.text), len(after.text))
+    if count >= 2 and rest.text[:count] == after.text[:count]:
+        return True
+    size = min(rest.audio.size, after.audio.size)
+    head = rest.audio[:size]
+    return bool(size >= 160 and np.any(head) and np.array_equal(head, after.audio[:size]))
+
+
+def _sizes(model: StageModel[Any]) -> dict[str, int]:
+    """How many things each container of a model holds."""
+    return {
+        name: len(value)
+        for name, value in getattr(model, "__dict__", {}).items()
+        if isinstance(value, list | dict | set | deque | bytearray)
+    }
+
+
+def _states(subject: Subject) -> int:
+    """How many objects of the kinds that ``open`` returns are alive."""
+    kinds = set()
+    for stage, told in zip(subject.stages, subject.stage_sessions("kind"), strict=True):
+        state = stage.model.open(told)
+        if type(state).__module__ != "builtins":
+            kinds.add(type(state))
+        stage.model.close(state)
+        del state
+    gc.collect()
+    return sum(type(each) in kinds for each in gc.get_objects())

@@ -1,0 +1,89 @@
+"""``ModelConformance``: what an author subclasses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+
+from duplex_sdk.audio import PcmChunk
+from duplex_sdk.plugin import PluginSpec
+from duplex_sdk.stage import Json
+
+from .descriptor_laws import DescriptorLaws
+from .isolation_laws import IsolationLaws
+from .stage_laws import StageLaws
+from .subject import Settings, Subject
+
+__all__ = ["ModelConformance"]
+
+_RATE = 16_000
+
+
+# The last base comes first when pytest collects.
+class ModelConformance(IsolationLaws, StageLaws, DescriptorLaws, ABC):
+    """The laws of the plugin contract, as tests.
+
+    Subclass it, say which plugin, run pytest::
+
+        class TestEcho(ModelConformance):
+            @property
+            def spec(self) -> PluginSpec:
+                return plugin
+
+    Only ``spec`` must be written. What the plugin does not claim is skipped, with the reason. A law
+    that the plugin breaks knowingly is overridden, marked ``xfail`` with a reason, and calls its
+    ``super()``; dropping one in any other way is an error.
+    """
+
+    @property
+    @abstractmethod
+    def spec(self) -> PluginSpec:
+        """The descriptor of the plugin under test."""
+
+    @property
+    def options(self) -> Mapping[str, Json]:
+        """Options of the plugin for the run, such as a small stand-in for the weights."""
+        return {}
+
+    @property
+    def session(self) -> Mapping[str, Json]:
+        """The session object of all sessions, as a client would send it."""
+        return {}
+
+    @property
+    def turns(self) -> tuple[PcmChunk, ...]:
+        """What users say, each turn different: by default humming; a recogniser needs speech."""
+        return tuple(_hum(600 + 200 * number, 140.0 + 30 * number) for number in range(3))
+
+    @property
+    def answers_within_s(self) -> float:
+        """How long to wait for an answer to end, in seconds of the virtual clock."""
+        return 10.0
+
+    @property
+    def audio_tolerance(self) -> float:
+        """How much two samples may differ that should be the same; full scale is 1.0."""
+        return 1e-3
+
+    @classmethod
+    def subject(cls) -> Subject:
+        """The plugin under test, with the settings of this suite."""
+        suite = cls()
+        settings = Settings(
+            options=suite.options,
+            session=suite.session,
+            turns=suite.turns,
+            answers_within_s=suite.answers_within_s,
+            audio_tolerance=suite.audio_tolerance,
+        )
+        return Subject(suite.spec, settings)
+
+
+def _hum(ms: float, hz: float) -> PcmChunk:
+    """A voice-like sound: a pitch with overtones, swelling as syllables do."""
+    time = np.arange(round(_RATE * ms / 1000)) / _RATE
+    tones = [np.sin(2 * np.pi * hz * harmonic * time) / harmonic for harmonic in range(1, 8)]
+    syllables = 0.55 - 0.45 * np.cos(2 * np.pi * 4 * time)
+    return PcmChunk.of(0.2 * syllables * np.sum(tones, axis=0), _RATE)

@@ -1,0 +1,118 @@
+"""The kit's part in pytest: the subject of a suite, the guard at collection, the report card.
+
+Pytest imports this module in every environment that has the SDK, so it imports nothing else of it
+until a test module has.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from duplex_sdk.testing.conformance.subject import Subject
+
+__all__ = ["conformance"]
+
+KIT = "duplex_sdk.testing.conformance"
+NOTED = pytest.StashKey[bool]()
+
+pytest.register_assert_rewrite(KIT)
+
+
+def _is_suite(found: object) -> bool:
+    """Whether a test class is a suite of the kit, the kit's own abstract one excluded."""
+    if KIT not in sys.modules or not inspect.isclass(found):
+        return False
+    from duplex_sdk.testing.conformance import ModelConformance
+
+    return issubclass(found, ModelConformance) and found is not ModelConformance
+
+
+@pytest.fixture(scope="class")
+def conformance(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """The plugin under test, its models loaded once for all laws of a suite."""
+    subject: Subject = request.cls.subject()
+    yield subject
+    subject.unload()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag that writes the report card to a file."""
+    group = parser.getgroup("duplex", "conformance of duplex plugins")
+    group.addoption(
+        "--duplex-report",
+        metavar="FILE",
+        type=Path,
+        help="write the conformance report card as JSON",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Get ready to keep the results."""
+    from duplex_sdk.testing.report_card import ReportCards
+
+    config.pluginmanager.register(ReportCards(), "duplex-report-cards")
+
+
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> None:
+    """Refuse a suite that would run nothing, or not all it should.
+
+    Raises:
+        UsageError: a test class leaves ``spec`` open, which pytest passes over in silence, or drops
+            a law without saying why.
+    """
+    if not _is_suite(obj) or not collector.classnamefilter(name):
+        return
+    assert isinstance(obj, type)
+    missing = sorted(getattr(obj, "__abstractmethods__", ()))
+    if missing:
+        raise pytest.UsageError(
+            f"{name} is a conformance suite without {', '.join(missing)}: none of its laws would"
+            f" run. Write the missing propert{'y' if len(missing) == 1 else 'ies'}, or rename the"
+            " class if it is a base of others"
+        )
+    for law in _dropped_laws(obj):
+        raise pytest.UsageError(
+            f"{name}.{law} drops a law of the contract. Override it with a method that calls"
+            f" super().{law}(conformance) and is marked @pytest.mark.xfail(reason='...')"
+        )
+
+
+def _dropped_laws(suite: type) -> list[str]:
+    """Laws that a suite overrides in another way than as an xfail with a reason."""
+    from duplex_sdk.testing.conformance.run import law_levels
+
+    dropped = []
+    for law in law_levels():
+        found: Any = inspect.getattr_static(suite, law, None)
+        if getattr(found, "__module__", "").startswith(f"{KIT}."):
+            continue
+        marks = {mark.name: mark for mark in getattr(found, "pytestmark", ())}
+        excused = "xfail" in marks and marks["xfail"].kwargs.get("reason")
+        if not excused or {"skip", "skipif"} & set(marks):
+            dropped.append(law)
+    return dropped
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Note which plugin and which law a test is about, for the report card."""
+    if not isinstance(item, pytest.Function) or not _is_suite(item.cls):
+        return
+    from duplex_sdk.testing.conformance.run import law_levels
+
+    level = law_levels().get(item.originalname)
+    if level is not None and not item.stash.get(NOTED, False):
+        item.stash[NOTED] = True
+        law = item.originalname.removeprefix("test_")
+        assert item.cls is not None
+        suite = f"{item.cls().spec.name} ({item.cls.__name__})"
+        item.user_properties.append(("duplex-law", json.dumps([suite, level, law])))

@@ -1,0 +1,152 @@
+"""The report card: how a plugin stands with each law, printed and as JSON for a badge."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pytest
+
+__all__ = ["Grade", "ReportCards"]
+
+Outcome = Literal["holds", "broken", "skipped", "dropped"]
+
+_LOOKS: dict[Outcome, tuple[str, str]] = {
+    "holds": ("✔", "green"),
+    "broken": ("✘", "bold red"),
+    "skipped": ("-", "dim"),
+    "dropped": ("!", "yellow"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """How a plugin stands with one law.
+
+    Attributes:
+        suite: the plugin's name, and the test class in brackets.
+        level: the law's family.
+        law: its name.
+        outcome: ``dropped``: broken and known, by an xfail with a reason.
+        reason: why it was skipped or dropped, or the first line of what broke it.
+    """
+
+    suite: str
+    level: str
+    law: str
+    outcome: Outcome
+    reason: str = ""
+
+
+class ReportCards:
+    """A pytest plugin that keeps the grades of a run and shows them at its end."""
+
+    def __init__(self) -> None:
+        self._grades: dict[tuple[str, str], Grade] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the grade of a law; reports of other tests carry none."""
+        told = dict(report.user_properties).get("duplex-law")
+        if told is None or (report.when != "call" and report.outcome == "passed"):
+            return
+        suite, level, law = json.loads(str(told))
+        grade = Grade(suite, level, law, *_outcome(report))
+        before = self._grades.get((suite, law))
+        if before is None or before.outcome != "broken":
+            self._grades[suite, law] = grade
+
+    def pytest_terminal_summary(
+        self, terminalreporter: Any, exitstatus: int, config: pytest.Config
+    ) -> None:
+        """Print a card for each plugin, and write the JSON where it is wanted."""
+        for suite in self.suites:
+            terminalreporter.section(f"conformance of {suite}", sep="-")
+            terminalreporter.write(_shown(self.card(suite), terminalreporter.hasmarkup))
+        path = config.getoption("--duplex-report")
+        if path is not None:
+            cards = [self.document(suite) for suite in self.suites]
+            path.write_text(json.dumps({"suites": cards}, indent=2) + "\n", encoding="utf-8")
+
+    @property
+    def suites(self) -> list[str]:
+        """The suites that were run, in order."""
+        return list(dict.fromkeys(grade.suite for grade in self._grades.values()))
+
+    def card(self, suite: str) -> list[Grade]:
+        """The grades of one suite, in order."""
+        return [grade for grade in self._grades.values() if grade.suite == suite]
+
+    def document(self, suite: str) -> dict[str, Any]:
+        """The grades of one suite as JSON values; ``badge`` is what shields.io reads."""
+        from duplex_sdk.plugin import API_VERSION
+
+        card = self.card(suite)
+        counts = {name: sum(grade.outcome == name for grade in card) for name in _LOOKS}
+        conforms = not counts["broken"] and not counts["dropped"]
+        return {
+            "suite": suite,
+            "api": API_VERSION,
+            "conforms": conforms,
+            "counts": counts,
+            "laws": [
+                {
+                    "level": grade.level,
+                    "law": grade.law,
+                    "outcome": grade.outcome,
+                    "reason": grade.reason,
+                }
+                for grade in card
+            ],
+            "badge": {
+                "schemaVersion": 1,
+                "label": f"duplex {API_VERSION}",
+                "message": f"{counts['holds']} of {counts['holds'] + len(_broken(card))} laws hold",
+                "color": "brightgreen" if conforms else "red",
+            },
+        }
+
+
+def _broken(card: list[Grade]) -> list[Grade]:
+    return [grade for grade in card if grade.outcome in ("broken", "dropped")]
+
+
+def _outcome(report: pytest.TestReport) -> tuple[Outcome, str]:
+    excuse = getattr(report, "wasxfail", None)
+    if excuse is not None and report.outcome == "skipped":
+        return "dropped", str(excuse).removeprefix("reason: ")
+    if report.outcome == "passed":
+        return "holds", ""
+    if report.outcome == "skipped":
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        return "skipped", text.removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    message = crash.message if crash is not None else str(report.longrepr)
+    return "broken", message.splitlines()[0].rpartition("LawBrokenError: ")[2]
+
+
+def _shown(card: list[Grade], colour: bool) -> str:
+    """A table as text, in colour where the terminal has any."""
+    import io
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for column in ("mark", "level", "law", "reason"):
+        table.add_column(column, no_wrap=column != "reason")
+    level = ""
+    for grade in card:
+        mark, style = _LOOKS[grade.outcome]
+        table.add_row(
+            Text(mark, style),
+            "" if grade.level == level else grade.level,
+            Text(grade.law.replace("_", " "), style if grade.outcome != "holds" else ""),
+            Text(grade.reason, "dim"),
+        )
+        level = grade.level
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=colour, no_color=not colour, width=120)
+    console.print(table)
+    return out.getvalue()
