@@ -158,3 +158,20 @@ def test_the_voice_gets_sentences(local: LocalPlugin) -> None:
         ("Paris is the capital.", False),
         ("It has a tower.", True),
     ]
+
+
+def test_an_update_to_a_voice_there_is_not_is_refused(local: LocalPlugin) -> None:
+    current = {"voice": "alloy"}
+    for name in (None, *plugin.voices, "alloy"):
+        assert local.runtime_config_for_update({"voice": name}, current, started=True) == current
+    with pytest.raises(DuplexRuntimeConfigError, match="heart") as refused:
+        local.runtime_config_for_update({"voice": "marin"}, current, started=True)
+    assert (refused.value.code, refused.value.param) == (
+        "voice_update_unsupported",
+        "session.voice",
+    )
+
+
+def test_its_one_voice_is_the_one_a_session_shows(local: LocalPlugin) -> None:
+    defaults = local.capabilities(max_sessions=1).session_defaults
+    assert plugin.voices == (defaults["voice"],)

@@ -26,6 +26,7 @@ INPUT_RATE = 16_000
 OUTPUT_RATE = 24_000
 UNIT_MS = 80
 MAX_SESSIONS = 24
+VOICE = "heart"
 _ECHO_KEY = "echo_cancellation"
 # The others are the engine's own; it takes them whatever the model is.
 _KNOWN_KEYS = frozenset({_ECHO_KEY, "seed", "force_listen_count", "return_stage_metrics"})
@@ -63,6 +64,7 @@ class LocalPlugin(DuplexModelPlugin):
                 "overlap_short_ack_ms": 400,
                 "overlap_barge_in_ms": 600,
                 "turn_detection": {"silence_duration_ms": 350},
+                "voice": VOICE,
             },
         )
 
@@ -121,6 +123,28 @@ class LocalPlugin(DuplexModelPlugin):
                 f"{_ECHO_KEY} must be true or false",
                 param=f"extra_body.{_ECHO_KEY}",
             )
+
+    async def prepare_runtime_config(
+        self, config: Mapping[str, Json], *, model_config: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        """The name the voice was given; any will do, OpenAI's clients must give one of theirs."""
+        return {"voice": config.get("voice")}
+
+    def runtime_config_for_update(
+        self, config: Mapping[str, Json], current: Mapping[str, Json], *, started: bool
+    ) -> Mapping[str, Json]:
+        """Refuse to become another voice: there is one.
+
+        Raises:
+            DuplexRuntimeConfigError: the voice changes to a name that is not the one voice's.
+        """
+        if config.get("voice") not in (VOICE, None, current.get("voice")):
+            raise DuplexRuntimeConfigError(
+                "voice_update_unsupported",
+                f"the local model has one voice, {VOICE!r}",
+                param="session.voice",
+            )
+        return current
 
     def create_input_processor(self, config: Mapping[str, Json]) -> InputProcessor | None:
         """Echo cancelling for a client with a loudspeaker that does none itself."""

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["UpdateFlow"]
 
+_SETTLED = {
+    "instructions_update_unsupported": "instructions",
+    "persona_update_unsupported": "instructions",
+    "voice_update_after_audio_unsupported": "voice",
+    "voice_update_unsupported": "voice",
+}
+_VOICE = "session.voice"
+
 
 class UpdateFlow:
     """Changes the config of one session.
@@ -56,12 +64,13 @@ class UpdateFlow:
             return
         try:
             candidate = self._candidate(command, lenient)
-            runtime = self._runtime(candidate)
+            candidate, runtime = self._taken(candidate, lenient)
         except RealtimeProtocolError as error:
             state.fail(error.code, error.message, command=command, param=error.param)
             return
         except DuplexRuntimeConfigError as error:
-            state.fail(error.code, str(error), command=command, param="session.extra_body")
+            param = error.param or "session.extra_body"
+            state.fail(error.code, str(error), command=command, param=param)
             return
         self._publish(candidate, runtime)
         state.emit(SessionUpdated, session=state.public_session())
@@ -85,6 +94,27 @@ class UpdateFlow:
         if "extra_body" in command.session:
             state.plugin.validate_client_extra_body(MappingProxyType(dict(candidate.extra_body)))
         return candidate
+
+    def _taken(
+        self, candidate: DuplexSessionConfig, lenient: bool
+    ) -> tuple[DuplexSessionConfig, object]:
+        """The config that the plugin takes, and what it makes of it.
+
+        Args:
+            candidate: the config as the client wants it.
+            lenient: what the plugin says is settled, or a voice it does not have, stays as it was.
+        """
+        while True:
+            try:
+                return candidate, self._runtime(candidate)
+            except DuplexRuntimeConfigError as error:
+                name = _SETTLED.get(error.code, "voice" if error.param == _VOICE else None)
+                if not lenient or name is None:
+                    raise
+                kept = candidate.keeping(self._state.config, name)
+                if kept == candidate:
+                    raise
+                candidate = kept
 
     def _runtime(self, candidate: DuplexSessionConfig) -> object:
         """What the plugin makes of the new config; it may refuse, nothing else of it matters."""
