@@ -37,6 +37,10 @@ from .seeded_ids import SeededIds
 __all__ = ["SessionLab", "tone"]
 
 
+SPINS = 2000
+"""So much may happen at one moment of the virtual clock; more is a loop without an end."""
+
+
 def tone(ms: float, rate: int = 16_000, hz: float = 220.0, level: float = 0.3) -> bytes:
     """PCM16 bytes of a steady tone; level 0 is silence."""
     count = int(rate * ms / 1000)
@@ -184,11 +188,14 @@ class SessionLab:
     def run(self, ms: float) -> None:
         """Let time pass: ticks of the stage and timers happen at their moment."""
         end = self.now + ms / 1000
+        stood = 0
         while True:
             due = [at for at in (self._host.next_due(), self._next_timer()) if at is not None]
             moment = min(due, default=end)
             if moment > end:
                 break
+            stood = stood + 1 if moment <= self.now else 0
+            assert stood < SPINS, "the session does work without end, and no time passes"
             self.now = max(self.now, moment)
             if not self._work() and moment >= end:
                 break
