@@ -250,7 +250,15 @@ class StageBench:
             session=view,
             sampling=tuple(stage.sampling for stage in session.stages),
         )
-        self.prompt(session, 0, self._subject.plugin.plan_append(request).prompt)
+        try:
+            plan = self._subject.plugin.plan_append(request)
+        except Exception as error:
+            breach(
+                f"plan_append raised {type(error).__name__}: {error}",
+                "what a request brings is read-only: start from super().plan_append(request) and"
+                " replace what differs",
+            )
+        self.prompt(session, 0, plan.prompt)
 
     def prompt(self, session: BenchSession, stage: int, prompt: StagePrompt) -> None:
         """One unit for a stage, whatever the plugin would have planned."""

@@ -55,6 +55,8 @@ def run_laws(suite: type[ModelConformance], *names: str) -> list[LawResult]:
             results.append(LawResult(law, level, "skipped", str(skipped.msg)))
         except LawBrokenError as broken:
             results.append(LawResult(law, level, "broken", str(broken)))
+        except Exception as error:
+            results.append(LawResult(law, level, "broken", f"{type(error).__name__}: {error}"))
         else:
             results.append(LawResult(law, level, "holds"))
     subject.unload()

@@ -11,8 +11,12 @@ from duplex_sdk.audio import PcmChunk
 from duplex_sdk.plugin import PluginSpec
 from duplex_sdk.stage import Json
 
+from .buffer_laws import BufferLaws
 from .descriptor_laws import DescriptorLaws
+from .engine_laws import EngineLaws
 from .isolation_laws import IsolationLaws
+from .policy_laws import PolicyLaws
+from .session_laws import SessionLaws
 from .stage_laws import StageLaws
 from .subject import Settings, Subject
 
@@ -22,7 +26,9 @@ _RATE = 16_000
 
 
 # The last base comes first when pytest collects.
-class ModelConformance(IsolationLaws, StageLaws, DescriptorLaws, ABC):
+class ModelConformance(
+    EngineLaws, SessionLaws, IsolationLaws, StageLaws, PolicyLaws, BufferLaws, DescriptorLaws, ABC
+):
     """The laws of the plugin contract, as tests.
 
     Subclass it, say which plugin, run pytest::

@@ -1,0 +1,263 @@
+"""Laws of the plugin object: its hooks, its planner and its data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from time import perf_counter
+from typing import Any
+
+from duplex_sdk.plugin import (
+    AppendPiece,
+    AppendRequest,
+    DuplexAppendPlan,
+    DuplexFence,
+    DuplexRuntimeConfigError,
+    ModelResult,
+    SessionView,
+)
+from duplex_sdk.session.read_only import read_only
+from duplex_sdk.stage import StageOutput
+
+from .bench import BenchSession, StageBench
+from .breach import breach, require
+from .conversation import take_turn
+from .subject import Subject
+
+__all__ = ["PolicyLaws"]
+
+LONGEST_S = 0.005
+TRIES = 5
+
+
+class PolicyLaws:
+    """Hooks run on the engine's loop: they are quick, pure, and change nothing they are given."""
+
+    def test_config_hooks_return_mappings(self, conformance: Subject) -> None:
+        """Whatever changes, the runtime config stays a mapping."""
+        plugin = conformance.plugin
+        config = conformance.session_config("hooks")
+        current = conformance.runtime_config(config)
+        result = read_only({"type": "function_call_output", "call_id": "call_1", "output": "42"})
+        calls: dict[str, Callable[[], object]] = {
+            "runtime_config_for_update": lambda: plugin.runtime_config_for_update(
+                config, current, started=True
+            ),
+            "runtime_config_for_function_output": lambda: plugin.runtime_config_for_function_output(
+                config, current, result
+            ),
+            "runtime_config_after_model_output": lambda: plugin.runtime_config_after_model_output(
+                current, read_only({})
+            ),
+        }
+        for name, call in calls.items():
+            answer = _called(name, call)
+            optional = name != "runtime_config_for_update" and answer is None
+            require(
+                optional or isinstance(answer, Mapping),
+                f"{name} returned {answer!r}",
+                "return the new runtime config as a mapping; the one in force when nothing changes",
+            )
+
+    def test_what_clients_put_into_extra_body_does_no_harm(self, conformance: Subject) -> None:
+        """An ``extra_body`` nobody knows is welcome, or refused by name."""
+        check = conformance.plugin.validate_client_extra_body
+        _called("validate_client_extra_body", lambda: check(None))
+        _called("validate_client_extra_body", lambda: check({}))
+        try:
+            check(read_only({"conformance_kit": [1, {"deep": None}]}))
+        except (DuplexRuntimeConfigError, ValueError):
+            return
+        except Exception as error:
+            breach(
+                f"validate_client_extra_body raised {type(error).__name__}: {error}",
+                "refuse with DuplexRuntimeConfigError(code, message, param=...), so that the client"
+                " reads what is wrong",
+            )
+
+    def test_plans_keep_what_the_engine_said(self, conformance: Subject) -> None:
+        """``final`` and ``respond`` reach the stage, whatever else becomes of a unit."""
+        for unit in _units(conformance):
+            plan = _plan(conformance, unit)
+            kept = plan.prompt.final == unit.final and plan.prompt.respond == unit.respond
+            require(
+                kept,
+                f"a unit with final={unit.final} and respond={unit.respond} was planned with"
+                f" final={plan.prompt.final} and respond={plan.prompt.respond}",
+                "start from super().plan_append(request) and replace only what differs",
+            )
+
+    def test_a_plan_depends_on_its_request_alone(self, conformance: Subject) -> None:
+        """The same request twice makes the same plan: a failed append is planned again."""
+        for unit in _units(conformance):
+            first, again = _plan(conformance, unit), _plan(conformance, unit)
+            require(
+                first == again,
+                f"a unit of kind {unit.kind!r} was planned in two ways",
+                "keep nothing on the plugin between calls of plan_append: it serves all sessions",
+            )
+
+    def test_hooks_do_not_block_the_loop(self, conformance: Subject) -> None:
+        """What runs for each unit takes no time: all sessions wait for it."""
+        unit = _units(conformance)[0]
+        outputs, session, bench = _outputs(conformance, "block")
+        plane = conformance.plugin.data_plane
+        context = _context(conformance, bench, session)
+        calls: dict[str, Callable[[], object]] = {
+            "plan_append": lambda: _plan(conformance, unit),
+            "create_session_state": conformance.plugin.create_session_state,
+        }
+        if outputs:
+            calls["project"] = lambda: list(
+                plane.project(
+                    outputs[0],
+                    state=conformance.plugin.create_session_state(),
+                    context=context,
+                )
+            )
+        for name, call in calls.items():
+            took = min(_seconds(call) for _ in range(TRIES))
+            require(
+                took < LONGEST_S,
+                f"{name} takes {took * 1000:.0f} ms, and every session waits that long",
+                "do the work in the stage; what needs files or a library belongs into load(), or"
+                " into prepare_append_plan with asyncio.to_thread on owned data",
+            )
+
+    def test_projections_are_model_results(self, conformance: Subject) -> None:
+        """``project`` makes ``ModelResult``s, with audio at the plugin's rate, each sample once."""
+        outputs, session, bench = _outputs(conformance, "project")
+        results = _project(conformance, bench, [(session, output) for output in outputs])
+        for result in results:
+            require(
+                isinstance(result, ModelResult),
+                f"project yielded {result!r}",
+                "yield ModelResult(...) for each thing the client is to be told",
+            )
+            rate = conformance.capabilities.output_sample_rate_hz
+            require(
+                result.audio is None or result.audio.rate == rate,
+                f"project yielded audio at {result.audio and result.audio.rate} Hz, not {rate} Hz",
+                "hand the stage's audio on as it is: the engine resamples for the client",
+            )
+        given = sum(output.audio.count for output in outputs if output.audio is not None)
+        told = sum(result.audio.count for result in results if result.audio is not None)
+        require(
+            told <= given,
+            f"project made {told} samples of {given}",
+            "yield the audio of an output in one result only",
+        )
+
+    def test_the_data_plane_holds_nothing_of_a_session(self, conformance: Subject) -> None:
+        """Outputs of two sessions, mixed, are projected like those of each alone."""
+        conformance.needs("multi_session")
+        with StageBench(conformance) as bench:
+            pairs: list[list[tuple[BenchSession, StageOutput]]] = []
+            for number, name in enumerate(("plane a", "plane b")):
+                session = bench.open(name)
+                take_turn(conformance, bench, name, number)
+                pairs.append([(session, each.output) for each in session.said if each.shown])
+        alone = [_project(conformance, bench, mine) for mine in pairs]
+        mixed = [pair for both in zip(*pairs, strict=False) for pair in both]
+        shortest = min(len(mine) for mine in pairs)
+        mixed += [pair for mine in pairs for pair in mine[shortest:]]
+        together = _project(conformance, bench, mixed)
+        require(
+            sorted(map(repr, together)) == sorted(map(repr, alone[0] + alone[1])),
+            "outputs of two sessions are projected differently when they come mixed",
+            "keep a session's memory in its DuplexModelSessionState, which every call brings;"
+            " the data plane is one object for all sessions",
+        )
+
+    def test_requests_end_without_harm(self, conformance: Subject) -> None:
+        """A stream may be closed twice, and before anything came of it."""
+        plane, state = conformance.plugin.data_plane, conformance.plugin.create_session_state()
+        steps: tuple[Callable[[], object], ...] = (
+            lambda: plane.close_stream("unknown", state=state),
+            lambda: plane.begin_request("one", state=state),
+            lambda: plane.close_stream("one", state=state),
+            lambda: plane.close_stream("one", state=state),
+        )
+        for step in steps:
+            _called("begin_request or close_stream", step)
+
+
+def _called(name: str, call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except Exception as error:
+        breach(
+            f"{name} raised {type(error).__name__}: {error}",
+            "config, current and item are read-only: return a new mapping instead of changing one;"
+            " expect keys to be missing",
+        )
+
+
+def _units(subject: Subject) -> list[AppendPiece]:
+    audio = subject.turn(0)
+    units = [
+        AppendPiece(audio=audio, is_speech=True, final=not subject.native),
+        AppendPiece(audio=audio, is_speech=True, final=True),
+    ]
+    if subject.plugin.early_input:
+        units.append(AppendPiece(final=True, respond=False))
+    if "text_only_turn" in subject.capabilities.supported:
+        units.append(AppendPiece(kind="conversation"))
+    return units
+
+
+def _plan(subject: Subject, unit: AppendPiece) -> DuplexAppendPlan:
+    told = subject.stage_sessions("plan")[0]
+    view = SessionView(
+        session_id="plan",
+        config=told.config,
+        runtime=told.runtime,
+        conversation=read_only([{"role": "user", "content": "hello"}]),
+    )
+    request = AppendRequest(
+        fence=DuplexFence("plan"), request_id="plan/0", seq=1, turn_seq=1, unit=unit, session=view
+    )
+    plan = _called("plan_append", lambda: subject.plugin.plan_append(request))
+    require(
+        isinstance(plan, DuplexAppendPlan),
+        f"plan_append returned {plan!r}",
+        "return DuplexAppendPlan(StagePrompt(...))",
+    )
+    assert isinstance(plan, DuplexAppendPlan)
+    return plan
+
+
+def _outputs(subject: Subject, name: str) -> tuple[list[StageOutput], BenchSession, StageBench]:
+    with StageBench(subject) as bench:
+        session = bench.open(name)
+        take_turn(subject, bench, name, 0)
+    return [each.output for each in session.said if each.shown], session, bench
+
+
+def _context(subject: Subject, bench: StageBench, session: BenchSession) -> object:
+    last = len(subject.pipeline.stages) - 1
+    return subject.plugin.data_plane_context(bench.context(session, last))
+
+
+def _project(
+    subject: Subject, bench: StageBench, pairs: Iterable[tuple[BenchSession, StageOutput]]
+) -> list[ModelResult]:
+    states: dict[str, Any] = {}
+    results: list[ModelResult] = []
+    for session, output in pairs:
+        state = states.setdefault(session.session_id, subject.plugin.create_session_state())
+        context = _context(subject, bench, session)
+        made = _called(
+            "project",
+            lambda output=output, state=state, context=context: list(  # type: ignore[misc]
+                subject.plugin.data_plane.project(output, state=state, context=context)
+            ),
+        )
+        assert isinstance(made, list)
+        results += made
+    return results
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    began = perf_counter()
+    call()
+    return perf_counter() - began
