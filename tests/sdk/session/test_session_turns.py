@@ -10,6 +10,7 @@ from duplex_sdk.protocol.duplex import (
     DuplexEvent,
     UpdateSession,
 )
+from duplex_sdk.session.inputs import StagesIdle
 from duplex_sdk.testing.session_lab import SessionLab
 
 RESPONSE_ORDER = [
@@ -320,3 +321,14 @@ def test_two_runs_of_one_script_are_equal_to_the_last_id(make_lab: Any) -> None:
         return lab.events
 
     assert run() == run()
+
+
+def test_old_news_of_idle_stages_ends_no_answer_that_came_since(manual_lab: SessionLab) -> None:
+    manual_turn(manual_lab)
+    before = manual_lab.session.accepted_seq
+    manual_lab.speak(600)
+    manual_lab.send(Commit(response_create=True))
+    manual_lab.feed(StagesIdle(manual_lab.session.epoch, before))
+    assert len(of(manual_lab, "response.done")) == 1
+    manual_lab.run(2600)
+    assert texts(manual_lab) == ["turn 1", "turn 2"]

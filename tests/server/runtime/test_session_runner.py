@@ -83,6 +83,7 @@ class Scripted:
 
     held_input_bytes = 0
     ignores_idle = False
+    accepted_seq = 0
 
     def input_load(self) -> tuple[int, int, int]:
         return 0, 0, 0
@@ -358,7 +359,7 @@ async def test_what_arrives_inside_a_step_waits_and_urgent_things_go_first(
     subject = bench()
 
     def arrive() -> None:
-        subject.runner.feed(StagesIdle(0))
+        subject.runner.feed(StagesIdle(0, 0))
         subject.runner.feed(LeaseTouched("c", "heartbeat"))
 
     subject.port.act["ensure"] = arrive

@@ -146,6 +146,11 @@ class DuplexEngineSession:
         return self._flows.outputs.context(stage_id)
 
     @property
+    def accepted_seq(self) -> int:
+        """Number of the last append that stage 0 took in this epoch."""
+        return self._state.sequence.seq
+
+    @property
     def epoch(self) -> int:
         """How often the session was interrupted."""
         return self._state.epoch

@@ -174,9 +174,15 @@ class StagesIdle(msgspec.Struct, frozen=True):
     """All stages of the session are idle: nothing queued, no tick armed, nothing on the way.
 
     Sent once per change to idle, after the outputs that preceded it.
+
+    Attributes:
+        epoch: of the work that is done.
+        seq: the session's ``accepted_seq`` when that was seen. The news may wait behind outputs
+            that a slow reader holds up; work accepted meanwhile makes it old.
     """
 
     epoch: int
+    seq: int
 
 
 class OutputRefused(msgspec.Struct, frozen=True):

@@ -250,7 +250,9 @@ class OutputFlow:
         """
         state = self._state
         response = state.response
-        if item.epoch != state.epoch or response is None or state.auto_responds:
+        if item.epoch != state.epoch or item.seq < state.sequence.seq:
+            return
+        if response is None or state.auto_responds:
             return
         if self._appends.answering or not state.open:
             return

@@ -218,14 +218,13 @@ class SessionLab:
 
     def _deliver(self) -> None:
         result = self._host.step()
-        submitted = self._seq
+        accepted = self.session.accepted_seq
         for output in result.outputs:
             self.feed(inputs.StageOutputReceived(output, 0))
         for _, error in result.failed:
             self.feed(inputs.StageFailed(error.code, error.message))
-        if result.idle and submitted == self._seq:
-            # Work that these outputs brought about makes the news old.
-            self.feed(inputs.StagesIdle(self.session.epoch))
+        if result.idle:
+            self.feed(inputs.StagesIdle(self.session.epoch, accepted))
 
     # the shell
 

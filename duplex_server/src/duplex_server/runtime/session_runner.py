@@ -182,7 +182,7 @@ class DuplexSessionRunner:
         # After each unit of a model that speaks from unit to unit: a step of the session that
         # only ignores it would be a tenth of what the unit costs.
         if len(self._held) or not self.session.ignores_idle:
-            self._held.take(StagesIdle(epoch), 0)
+            self._held.take(StagesIdle(epoch, self.session.accepted_seq), 0)
 
     def room_made(self) -> None:
         """The reader took events: what was held back may go on."""

@@ -1,0 +1,154 @@
+"""What goes wrong: things hang, fail, come late or twice; connections break; clocks jump."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.session import effects, inputs
+from duplex_sdk.stage import StageError
+
+from .action import action
+from .talker import FAILURES
+
+if TYPE_CHECKING:
+    from .world import World
+
+_TRUTH = (False, True)
+
+
+@action(6, kind=tuple(FAILURES))
+def hold(world: World, who: int, kind: type[Any]) -> None:
+    """Work of this type hangs from now on."""
+    if (talker := world.talker(who)) is not None:
+        talker.hold(kind)
+
+
+@action(6, kind=tuple(FAILURES), well=(True, True, False))
+def let_go(world: World, who: int, kind: type[Any], well: bool) -> None:
+    """What hung goes on, or has failed."""
+    if (talker := world.talker(who)) is not None:
+        talker.let_go(kind, well=well)
+
+
+@action(2, kind=(effects.DecodeAudio, effects.PlanAppend, effects.SubmitUnit))
+def fail_next(world: World, who: int, kind: type[Any]) -> None:
+    """The next work of this type fails at once."""
+    talker = world.talker(who)
+    if talker is None or kind in talker.held:
+        return
+
+    def fail(effect: Any) -> inputs.Input:
+        talker.lab.faults.pop(kind, None)
+        return FAILURES[kind](effect)
+
+    talker.lab.faults[kind] = fail
+
+
+@action(3, scope=("event", "response"), stale=_TRUTH)
+def stage_fails(world: World, who: int, scope: Any, stale: bool) -> None:
+    """The stage says that something failed, of its newest or its first request."""
+    talker = world.talker(who)
+    if talker is not None and talker.lab.submitted:
+        context = talker.lab.submitted[0 if stale else -1].context
+        error = StageError("runtime_append_failed", "on purpose", scope)
+        talker.lab.stage_output(context, error=error)
+
+
+@action(2, stale=_TRUTH)
+def stage_says(world: World, who: int, stale: bool) -> None:
+    """The stage says something that nobody expects."""
+    talker = world.talker(who)
+    if talker is not None and talker.lab.submitted:
+        context = talker.lab.submitted[0 if stale else -1].context
+        talker.lab.stage_output(context, text="late", end_of_turn=True)
+
+
+@action(2, place=(0, 1, 2))
+def stage_repeats(world: World, who: int, place: int) -> None:
+    """The stage delivers an output once more."""
+    talker = world.talker(who)
+    if talker is not None and place < len(talker.outputs):
+        talker.lab.feed(talker.outputs[place])
+
+
+@action(1)
+def stage_dies(world: World, who: int) -> None:
+    """The worker of a session is gone."""
+    if (talker := world.talker(who)) is not None:
+        talker.lab.feed(inputs.StageFailed("runtime_failed", "on purpose"))
+
+
+@action(1)
+def stages_fall_silent(world: World, who: int) -> None:
+    """News of idleness that may be old."""
+    if (talker := world.talker(who)) is not None:
+        session = talker.lab.session
+        talker.lab.feed(inputs.StagesIdle(session.epoch, session.accepted_seq - 1))
+
+
+@action(8, ms=(1, 30, 79, 200, 1000, 3000))
+def wait(world: World, who: int, ms: int) -> None:
+    """Time passes."""
+    del who
+    world.run(ms)
+
+
+@action(1, ms=(15_000, 100_000))
+def sleep(world: World, who: int, ms: int) -> None:
+    """Much time passes at once."""
+    del who
+    world.run(ms)
+
+
+@action(2)
+def open_session(world: World, who: int) -> None:
+    """A client that has no session asks for one."""
+    if world.talker(who) is None:
+        world.open(who)
+
+
+@action(1)
+def open_again(world: World, who: int) -> None:
+    """A client asks for an id that may be in use."""
+    if world.talker(who) is not None:
+        world.open_again(who)
+
+
+@action(1)
+def close_session(world: World, who: int) -> None:
+    """The owner of a session ends it."""
+    world.close(who)
+
+
+@action(3, stale=(False, False, True))
+def detach(world: World, who: int, stale: bool) -> None:
+    """A connection breaks."""
+    world.detach(who, stale=stale)
+
+
+@action(3, stale=(False, False, True), twice=(False, False, True))
+def resume(world: World, who: int, stale: bool, twice: bool) -> None:
+    """A client comes back."""
+    world.resume(who, stale=stale, twice=twice)
+
+
+@action(1, stale=_TRUTH)
+def touch(world: World, who: int, stale: bool) -> None:
+    """Somebody shows interest."""
+    world.touch(who, stale=stale)
+
+
+@action(1, admits=_TRUTH, hesitates=_TRUTH)
+def plugin_prepares(world: World, who: int, admits: bool, hesitates: bool) -> None:
+    """How openings go from now on."""
+    del who
+    world.admits, world.hesitates = admits, hesitates
+    if not hesitates:
+        world.end_preparations()
+
+
+@action(1, cleans=_TRUTH)
+def cleanups(world: World, who: int, cleans: bool) -> None:
+    """Whether cleanups that are tried again go well from now on."""
+    del who
+    world.cleans = cleans
