@@ -121,7 +121,7 @@ class Dialogue:
         if line is None or line.latency_ms is not None or self.end_of_speech is None:
             return
         waited_s = now - self.end_of_speech
-        # Sound that recent is speech going on: the answer is to an earlier pause, and nobody waited.
+        # Sound that recent is speech going on: the answer is to an earlier pause; nobody waited.
         if waited_s >= _STILL_SPEAKING_S:
             line.latency_ms = waited_s * 1000
             # One end of speech is answered once: what follows unasked has no latency.
