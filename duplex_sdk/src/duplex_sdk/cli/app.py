@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from duplex_sdk.errors import DuplexError
 
 from . import model_tools, new_plugin, plugins
 from .messages import print_error, print_warning
-
-if TYPE_CHECKING:
-    import pluggy
 
 __all__ = ["build_app", "main"]
 
@@ -75,10 +72,11 @@ def _root(
 
 
 def _add_client_commands(app: typer.Typer) -> None:
-    from . import bench, talk
+    from . import bench, simulate, talk
 
     talk.register(app)
     bench.register(app)
+    simulate.register(app)
 
 
 def _add_commands_of_packages(app: typer.Typer) -> None:
@@ -86,22 +84,8 @@ def _add_commands_of_packages(app: typer.Typer) -> None:
 
     loaded = load_hooks()
     left_out = [(failure.distribution, failure.reason) for failure in loaded.failures]
-    left_out += _register_commands(loaded.manager, app)
+    answers = loaded.ask("duplex_register_commands", app=app)
+    left_out += [(answer.package, answer.failure) for answer in answers if answer.failure]
     left_out += [(problem.distribution, problem.reason) for problem in loaded.problems]
     for distribution, reason in left_out:
         print_warning(f"{distribution} adds no commands: {reason} (see: duplex plugins doctor)")
-
-
-def _register_commands(manager: pluggy.PluginManager, app: typer.Typer) -> list[tuple[str, str]]:
-    """Call the hook package by package; those that failed, with the reason."""
-    from duplex_sdk.discovery.containment import ForeignCodeError, contained
-
-    failed = []
-    packages = manager.get_plugins()
-    for package in packages:
-        caller = manager.subset_hook_caller("duplex_register_commands", packages - {package})
-        try:
-            contained(lambda caller=caller: caller(app=app))  # type: ignore[misc]
-        except ForeignCodeError as error:
-            failed.append((manager.get_name(package) or "?", str(error)))
-    return failed

@@ -110,6 +110,7 @@ class ItemAudioFlow:
             run=lambda: self._seal(made, command, spoken, store_images),
             settled=True,
             aborted=lambda: self._abort(command, spoken),
+            discarded=spoken.drop,
         )
         # The microphone's last samples first: they belong to the turn under way.
         nothing = self._state.input_bytes.reserve(0)

@@ -117,6 +117,8 @@ class ResponseFlow:
         if audio is None and not text:
             return
         self._events.open_part(response)
+        if response.speaks:
+            self._events.speak(response)
         response.requires_complete_audio |= result.text_requires_complete_audio
         response.audio_complete |= result.audio_complete
         if audio is None:
@@ -130,7 +132,6 @@ class ResponseFlow:
 
     def _speak(self, response: Response, audio: PcmChunk, text: str, result: ModelResult) -> None:
         state = self._state
-        self._events.speak(response)
         encoded = self._encoder(response).encode(audio)
         duration_ms = audio.duration_ms
         marks = self._align(response, text, duration_ms, result)

@@ -50,6 +50,7 @@ class HeldStep:
         answers: it asks for an answer, by itself or by what it seals.
         turn: the pending turn it occupies.
         spoiled: a unit failed while this waited for it.
+        discarded: gives back what it holds when the session ends before its turn.
     """
 
     run: Callable[[], None]
@@ -58,6 +59,7 @@ class HeldStep:
     answers: bool = False
     turn: Reservation | None = None
     spoiled: bool = False
+    discarded: Callable[[], None] | None = None
 
 
 class WaitingLine:
@@ -228,8 +230,11 @@ class WaitingLine:
         for each in self._line:
             if isinstance(each, PendingAppend):
                 each.held.release()
-            elif each.turn is not None:
+                continue
+            if each.turn is not None:
                 each.turn.release()
+            if each.discarded is not None:
+                each.discarded()
         self._line.clear()
 
     def take_answers(self) -> bool:

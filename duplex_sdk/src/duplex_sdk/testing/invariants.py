@@ -323,7 +323,7 @@ def no_request_of_an_old_epoch_is_active(step: Step) -> None:
 def old_requests_are_stopped(step: Step) -> None:
     """53: every request of an ended epoch is aborted, or released with the session."""
     for effect in step.asked:
-        if isinstance(effect, effects.AbortRequests):
+        if isinstance(effect, effects.AbortRequests | effects.ReleaseRequests):
             step.life.stopped.update(effect.request_ids)
         elif isinstance(effect, effects.ReleaseStages):
             step.life.stopped.update((*effect.submitted, *effect.reserved))

@@ -1,0 +1,225 @@
+"""What clients do: they speak, ask, interrupt, edit, acknowledge and stop reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.protocol.duplex import (
+    AckPlayback,
+    AppendAudio,
+    BargeIn,
+    CancelInput,
+    CancelResponse,
+    ClearInput,
+    ClearOutputAudio,
+    CloseSession,
+    Commit,
+    CreateItem,
+    CreateResponse,
+    DeleteItem,
+    Heartbeat,
+    RetrieveItem,
+    SignalTurn,
+    TruncateItem,
+    UpdateSession,
+)
+
+from .action import action
+from .talker import sound
+
+if TYPE_CHECKING:
+    from .world import World
+
+_LENGTHS = (7, 20, 80, 130, 300, 900)
+_POSITIONS = (0, 1, 250.5, 1000, 9000)
+_PLACES = (0, 1, 2, 3)
+
+_OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {"output_modalities": ["text"]},
+    {"metadata": {"a": "3"}},
+    {"metadata": {"a": 3}},
+    {"conversation": "none"},
+    {"conversation": "none", "input": [{"content": [{"type": "input_text", "text": "hi"}]}]},
+)
+
+_CHANGES: tuple[dict[str, Any], ...] = (
+    {"instructions": "other"},
+    {"model": "no such"},
+    {"turn_detection": None},
+    {"turn_detection": {"type": "server_vad"}},
+    {"sample_rate_hz": 24_000},
+    {"voice": "v"},
+    {"playback_commit_policy": "ack_only"},
+)
+
+
+@action(4, ms=_LENGTHS)
+def speak(world: World, who: int, ms: int) -> None:
+    """A sound, in pieces, in real time."""
+    _microphone(world, who, ms, loud=True)
+
+
+@action(3, ms=_LENGTHS)
+def pause(world: World, who: int, ms: int) -> None:
+    """Silence of a microphone that is on."""
+    _microphone(world, who, ms, loud=False)
+
+
+def _microphone(world: World, who: int, ms: int, *, loud: bool) -> None:
+    talker = world.talker(who)
+    left = ms
+    while left > 0:
+        piece = min(left, 100)
+        if talker is not None:
+            talker.send(AppendAudio, audio=sound(piece, talker.rate, loud=loud))
+        world.run(piece)
+        left -= piece
+
+
+@action(3, ms=_LENGTHS, hint=(None, True, False))
+def send_at_once(world: World, who: int, ms: int, hint: bool | None) -> None:
+    """A recording, quicker than it was spoken."""
+    if (talker := world.talker(who)) is not None:
+        talker.send(AppendAudio, audio=sound(ms, talker.rate), is_speech=hint)
+
+
+@action(2, hint=("barge_in", "listen", "drop"))
+def speak_over(world: World, who: int, hint: str) -> None:
+    """Sound with a wish of what shall become of the answer."""
+    if (talker := world.talker(who)) is not None:
+        talker.lab.send(
+            AppendAudio(audio=sound(130, talker.rate), hints=_hints(overlap_action=hint))
+        )
+
+
+def _hints(**stated: Any) -> Any:
+    hints = AppendAudio().hints
+    return type(hints)(**stated)
+
+
+@action(8, ask=(None, True, True, False), final=(True, True, True, False))
+def commit(world: World, who: int, ask: bool | None, final: bool) -> None:
+    """End a turn."""
+    _send(world, who, Commit, response_create=ask, final=final)
+
+
+@action(1)
+def commit_silence(world: World, who: int) -> None:
+    """End a turn of which the client says that there was nothing in it."""
+    _send(world, who, Commit, is_speech=False)
+
+
+@action(4, options=_OPTIONS)
+def create(world: World, who: int, options: dict[str, Any]) -> None:
+    """Ask for an answer."""
+    _send(world, who, CreateResponse, response=options)
+
+
+@action(
+    9,
+    kind=(CancelResponse, CancelResponse, ClearOutputAudio, ClearInput, CancelInput, BargeIn),
+)
+def interrupt(world: World, who: int, kind: type[Any]) -> None:
+    """Stop something."""
+    _send(world, who, kind)
+
+
+@action(1)
+def beat(world: World, who: int) -> None:
+    """Say that it is there."""
+    _send(world, who, Heartbeat)
+
+
+@action(2)
+def cancel_and_create(world: World, who: int) -> None:
+    """Change its mind."""
+    _send(world, who, CancelResponse)
+    _send(world, who, CreateResponse)
+
+
+@action(3, role=("user", "user", "assistant", "system"))
+def write(world: World, who: int, role: str) -> None:
+    """Add a written item."""
+    part = {"type": "output_text" if role == "assistant" else "input_text", "text": "hello"}
+    _send(world, who, CreateItem, item={"role": role, "content": [part]})
+
+
+@action(2, ms=(130, 900), rate=(16_000, 24_000))
+def play(world: World, who: int, ms: int, rate: int) -> None:
+    """Add an item of recorded speech."""
+    part = {
+        "type": "input_audio",
+        "audio": _encoded(ms, rate),
+        "format": {"type": "audio/pcm", "rate": rate},
+    }
+    _send(world, who, CreateItem, item={"role": "user", "content": [part]})
+
+
+def _encoded(ms: int, rate: int) -> str:
+    import base64
+
+    return base64.b64encode(sound(ms, rate)).decode()
+
+
+@action(2)
+def answer_call(world: World, who: int) -> None:
+    """Return what a function gave."""
+    if (talker := world.talker(who)) is not None:
+        item = {"type": "function_call_output", "call_id": talker.call(), "output": "42"}
+        talker.send(CreateItem, item=item)
+
+
+@action(2, place=_PLACES, kind=(DeleteItem, RetrieveItem))
+def of_item(world: World, who: int, place: int, kind: type[Any]) -> None:
+    """Delete or read an item."""
+    if (talker := world.talker(who)) is not None:
+        talker.send(kind, item_id=talker.item(place))
+
+
+@action(3, place=_PLACES, ms=_POSITIONS)
+def truncate(world: World, who: int, place: int, ms: float) -> None:
+    """Cut an item."""
+    if (talker := world.talker(who)) is not None:
+        talker.send(TruncateItem, item_id=talker.item(place), audio_end_ms=ms)
+
+
+@action(5, place=(None, *_PLACES), ms=_POSITIONS, cut=(False, False, True))
+def acknowledge(world: World, who: int, place: int | None, ms: float, cut: bool) -> None:
+    """Say what was played."""
+    if (talker := world.talker(who)) is not None:
+        item = None if place is None else talker.item(place)
+        talker.send(AckPlayback, played_ms=ms, item_id=item, truncate=cut)
+
+
+@action(3, change=_CHANGES)
+def update(world: World, who: int, change: dict[str, Any]) -> None:
+    """Ask for another configuration."""
+    _send(world, who, UpdateSession, session=change)
+
+
+@action(1, event=("user_started", "assistant_done", "something"))
+def signal(world: World, who: int, event: str) -> None:
+    """Say where it thinks the turn stands."""
+    _send(world, who, SignalTurn, event=event)
+
+
+@action(3, reads=(False, True))
+def read(world: World, who: int, reads: bool) -> None:
+    """Begin or stop to read events."""
+    if (talker := world.talker(who)) is not None:
+        talker.lab.reading = reads
+        if reads:
+            talker.lab.read_all()
+
+
+@action(1)
+def end(world: World, who: int) -> None:
+    """Close the session by a command."""
+    _send(world, who, CloseSession)
+
+
+def _send(world: World, who: int, command: type[Any], **fields: Any) -> None:
+    if (talker := world.talker(who)) is not None:
+        talker.send(command, **fields)

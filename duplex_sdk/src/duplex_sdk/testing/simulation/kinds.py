@@ -1,0 +1,123 @@
+"""Which sessions a simulation opens: scripted models of every manner, or those of one plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin
+from duplex_sdk.testing.scripted.model import Scripted
+
+__all__ = ["SCRIPTED_KINDS", "Kind", "kinds_of"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to be a session.
+
+    Attributes:
+        plugin: makes the model's light half; it is made once and shared.
+        session: what its client asks for at the opening.
+    """
+
+    plugin: Callable[[], DuplexModelPlugin]
+    session: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Early(Scripted):
+    """Hears units before their commit."""
+
+    early_input = True
+
+
+class _Patient(Scripted):
+    """Interrupted by sustained speech only."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        known = super().capabilities(max_sessions=max_sessions)
+        return replace(known, interrupt_policy="barge_in_on_sustained_speech")
+
+
+class _Ears(_Patient):
+    """Hears early, and is interrupted by sustained speech only, as a real local model."""
+
+    early_input = True
+
+
+class _Unstoppable(Scripted):
+    """Can only be muted."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return replace(super().capabilities(max_sessions=max_sessions), cancel_effect="mutes")
+
+
+class _Deaf(Scripted):
+    """Cannot be interrupted."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return replace(super().capabilities(max_sessions=max_sessions), supports_barge_in=False)
+
+
+class _Forgetful(Scripted):
+    """Takes a new request for each turn."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        known = super().capabilities(max_sessions=max_sessions)
+        return replace(known, supports_core_resumable_request=False)
+
+
+def _scripted(script: Mapping[str, Any], kind: type[Scripted] = Scripted, **session: Any) -> Kind:
+    made: list[Scripted] = []
+
+    def plugin() -> Scripted:
+        if not made:
+            made.append(kind({"script": dict(script)}))
+        return made[0]
+
+    return Kind(plugin, session)
+
+
+_COMMIT = {"turns": "commit"}
+_TALKS = {"turns": "native", "at": [{"ms": 500, "say": {"delay_ms": 0}}] * 3}
+_VAD = {"type": "server_vad"}
+_SUSTAINED = {
+    "turn_detection": _VAD,
+    "overlap_short_ack_ms": 400,
+    "overlap_barge_in_ms": 600,
+}
+_G711 = {"output": {"format": {"type": "audio/pcmu"}}}
+_LIMITED = {**_COMMIT, "limit_units": 500}
+
+SCRIPTED_KINDS: Mapping[str, Kind] = {
+    "manual": _scripted(_COMMIT),
+    "manual burst": _scripted({**_COMMIT, "pace": "burst"}),
+    "ephemeral": _scripted(_COMMIT, _Forgetful),
+    "uninterruptible": _scripted(_COMMIT, _Deaf),
+    "limited": _scripted(_LIMITED),
+    "detector": _scripted({}, turn_detection=_VAD),
+    "detector, patient": _scripted({}, turn_detection={**_VAD, "interrupt_response": False}),
+    "early": _scripted(_COMMIT, _Early),
+    "early detector": _scripted({}, _Early, turn_detection=_VAD),
+    "auto": _scripted(_COMMIT, auto_response=True),
+    "native": _scripted({"turns": "native", "answers": [{"delay_ms": 0}]}),
+    "native auto": _scripted(_TALKS, auto_response=True),
+    "native mutes": _scripted(_TALKS, _Unstoppable, auto_response=True),
+    "native detector": _scripted(_TALKS, auto_response=True, turn_detection=_VAD),
+    "sustained": _scripted({}, _Patient, **_SUSTAINED),
+    "sustained early": _scripted({"answers": [{"ms": 5000}]}, _Ears, **_SUSTAINED),
+    "silent": _scripted({**_COMMIT, "answers": [None, {"ms": 300}]}),
+    "tools": _scripted({**_COMMIT, "tools": {"name": "look", "turn": 1}}),
+    "other rates": _scripted({**_COMMIT, "in_rate": 24_000, "out_rate": 16_000}, audio=_G711),
+}
+
+
+def kinds_of(plugin: DuplexModelPlugin) -> Mapping[str, Kind]:
+    """Every manner in which sessions of one plugin may be opened."""
+    capabilities = plugin.capabilities(max_sessions=1)
+    manners: dict[str, dict[str, Any]] = {"as it is": {}, "auto": {"auto_response": True}}
+    if not capabilities.supports_client_commit:
+        manners = {"as it is": {}}
+    if capabilities.supports_barge_in:
+        manners["detector"] = {"turn_detection": _VAD}
+    return {name: Kind(lambda: plugin, session) for name, session in manners.items()}

@@ -1,0 +1,119 @@
+"""A schedule: what one simulation is, all of it decided by a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+
+from . import client_actions, fault_actions
+from .action import Action
+from .kinds import Kind
+from .world import World
+
+__all__ = ["Failure", "Schedule", "draw", "run"]
+
+_MOVED = (client_actions, fault_actions)
+"""Importing them is what fills the table of actions."""
+
+_POLICIES = ("commit_all_on_done", "ack_only")
+_OVERFLOWS: tuple[Literal["close_session", "fail_response"], ...] = (
+    "close_session",
+    "fail_response",
+)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What happens in one simulation.
+
+    Attributes:
+        seed: what it was drawn from, and where ids come from.
+        kinds: what the clients are, by name.
+        policy: the sessions' ``playback_commit_policy``.
+        overflow: the deployment's ``overflow_policy``.
+        narrow: the output has little room.
+        actions: in order.
+    """
+
+    seed: int
+    kinds: tuple[str, ...]
+    policy: str
+    overflow: Literal["close_session", "fail_response"]
+    narrow: bool
+    actions: tuple[Action, ...]
+
+    def script(self) -> str:
+        """It, to be read."""
+        clients = ", ".join(f"{who}: {kind}" for who, kind in enumerate(self.kinds))
+        room = "little room" if self.narrow else "the usual room"
+        head = f"clients {{{clients}}}; {self.policy}, {self.overflow}, {room} for output"
+        return "\n".join([head, *(f"  {action}" for action in self.actions)])
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A law did not hold.
+
+    Attributes:
+        law: its name, as far as the message begins with one.
+        message: what was seen.
+        step: number of the action after which it was seen; the length of the schedule: at its end.
+    """
+
+    law: str
+    message: str
+    step: int
+
+
+def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 24) -> Schedule:
+    """The schedule of a seed; the same for the same kinds."""
+    random = Random(seed)
+    names = tuple(kinds)
+    clients = (1, 1, 1, 1, 2, 3)[random.randrange(6)]
+    return Schedule(
+        seed=seed,
+        kinds=tuple(names[random.randrange(len(names))] for _ in range(clients)),
+        policy=_POLICIES[random.randrange(2)],
+        overflow=_OVERFLOWS[random.randrange(2)],
+        narrow=random.random() < 0.2,
+        actions=tuple(
+            Action.draw(random, clients) for _ in range(random.randint(longest // 4, longest))
+        ),
+    )
+
+
+def run(schedule: Schedule, kinds: Mapping[str, Kind]) -> Failure | None:
+    """Let it all happen. None: every law held."""
+    step = 0
+    try:
+        world = World(
+            tuple(kinds[name] for name in schedule.kinds),
+            _limits(schedule),
+            seed=schedule.seed,
+            policy=schedule.policy,
+        )
+        for each in schedule.actions:
+            each.do(world)
+            step += 1
+        world.come_to_an_end()
+    except AssertionError as error:
+        message = str(error)
+        return Failure(message.partition(":")[0].partition("\n")[0], message, step)
+    except Exception as error:
+        return Failure(type(error).__name__, f"the core or its bench broke: {error!r}", step)
+    return None
+
+
+def _limits(schedule: Schedule) -> DuplexSessionRuntimeConfig:
+    return DuplexSessionRuntimeConfig(
+        overflow_policy=schedule.overflow,
+        idle_ttl_s=60.0,
+        disconnect_grace_s=10.0,
+        max_pending_input_bytes_per_session=200_000,
+        max_pending_output_bytes_per_session=60_000 if schedule.narrow else 2_000_000,
+        max_pending_output_events_per_session=40 if schedule.narrow else 512,
+    )

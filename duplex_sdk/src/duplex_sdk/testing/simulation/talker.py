@@ -1,0 +1,134 @@
+"""One client and its session in a simulation: what it has sent, what is held back from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.protocol.duplex import (
+    FunctionCallArgumentsDone,
+    ItemAdded,
+    RealtimeCommand,
+    ResponseDone,
+)
+from duplex_sdk.session import effects, inputs
+from duplex_sdk.testing.invariants import SessionWatch
+from duplex_sdk.testing.session_lab import SessionLab, tone
+
+if TYPE_CHECKING:
+    from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+
+    from .kinds import Kind
+
+__all__ = ["FAILURES", "Talker", "sound"]
+
+_FAULT = inputs.Fault("runtime_append_failed", "on purpose")
+_BAD_AUDIO = inputs.Fault("bad_audio", "on purpose")
+
+FAILURES: dict[type[Any], Callable[[Any], inputs.Input]] = {
+    effects.DecodeAudio: lambda effect: inputs.AudioDecoded(effect.op, fault=_BAD_AUDIO),
+    effects.ConfigureInput: lambda effect: inputs.InputConfigured(effect.op, _FAULT),
+    effects.PlanAppend: lambda effect: inputs.AppendPlanned(effect.op, fault=_FAULT),
+    effects.SubmitUnit: lambda effect: inputs.UnitSubmitted(effect.op, _FAULT),
+    effects.AbortRequests: lambda effect: inputs.RequestsAborted(effect.op, _FAULT),
+    effects.ReleaseRequests: lambda effect: inputs.RequestsAborted(effect.op, _FAULT),
+    effects.ReleaseStages: lambda effect: inputs.StagesReleased(effect.op, _FAULT),
+}
+"""How each effect that takes time fails."""
+
+_KNOWN = 6
+"""So many of the newest items are worth naming."""
+
+
+@cache
+def sound(ms: int, rate: int, *, loud: bool = True) -> bytes:
+    """PCM16 of a tone or of silence, made once."""
+    return tone(ms, rate, level=0.3 if loud else 0.0)
+
+
+class Talker:
+    """A client with its session on a bench, every law of the session held against each step.
+
+    Args:
+        kind: what it is.
+        limits: of the deployment.
+        seed: of its ids.
+        policy: its ``playback_commit_policy``.
+
+    Attributes:
+        held: effects that are kept back, by type.
+        outputs: the last outputs of its stage, to be repeated.
+    """
+
+    def __init__(
+        self, kind: Kind, limits: DuplexSessionRuntimeConfig, *, seed: int, policy: str
+    ) -> None:
+        session = {**kind.session, "playback_commit_policy": policy}
+        self.lab = SessionLab(kind.plugin(), session, limits=limits, seed=seed)
+        self.rate = self.lab.capabilities.input_sample_rate_hz
+        self.watch = SessionWatch(self.lab)
+        self.held: dict[type[Any], list[Any]] = {}
+        self.outputs: list[inputs.StageOutputReceived] = []
+        self.generation = 0
+        self._commands = 0
+        self._watched = self.lab.watch
+        self.lab.watch = self._stepped
+
+    def _stepped(self, item: inputs.Input, asked: tuple[effects.Effect, ...]) -> None:
+        if type(item) is inputs.StageOutputReceived:
+            self.outputs = [*self.outputs[-2:], item]
+        assert self._watched is not None
+        self._watched(item, asked)
+
+    def send(self, command: type[RealtimeCommand], **fields: Any) -> None:
+        """A command, with an id of its own."""
+        self._commands += 1
+        self.lab.send(command(event_id=f"c{self._commands}", **fields))
+
+    def item(self, place: int) -> str:
+        """The id of one of the newest items it knows; 0 is none it knows."""
+        known = [e.item.id for e in self.lab.events if isinstance(e, ItemAdded)]
+        known += [f"item_{e.response_id}" for e in self.lab.events if isinstance(e, ResponseDone)]
+        known = known[-_KNOWN:]
+        return known[-1 - (place - 1) % len(known)] if place and known else "item_none"
+
+    def call(self) -> str:
+        """The id of the newest function call; one that nobody made without any."""
+        made = [e.call_id for e in self.lab.events if isinstance(e, FunctionCallArgumentsDone)]
+        return made[-1] if made else "call_none"
+
+    # what its shell does to it
+
+    def hold(self, kind: type[Any]) -> None:
+        """Keep effects of this type back from now on."""
+        if kind not in self.held:
+            kept = self.held[kind] = []
+            self.lab.faults[kind] = kept.append
+
+    def let_go(self, kind: type[Any], *, well: bool) -> None:
+        """Carry out what was kept back, or let it fail."""
+        kept = self.held.pop(kind, [])
+        self.lab.faults.pop(kind, None)
+        for effect in kept:
+            if well:
+                self.lab.carry_out(effect)
+            else:
+                self.lab.feed(FAILURES[kind](effect))
+
+    def let_all_go(self) -> None:
+        """Nothing hangs any more."""
+        while self.held:
+            self.let_go(next(iter(self.held)), well=True)
+
+    def come_to_rest(self) -> None:
+        """The client falls silent, everything settles, and the ledgers add up.
+
+        Raises:
+            AssertionError: they do not.
+        """
+        self.let_all_go()
+        self.lab.reading = True
+        self.lab.read_all()
+        self.lab.run(20_000)
+        self.watch.at_rest()
