@@ -189,7 +189,7 @@ async def test_taken_port_is_one_sentence_and_a_hint():
         (["--plugin", "scripted", "--plugin-option", "nothing"], 2, "KEY=VALUE"),
         (["--plugin", "scripted", "--plugin-option", "colour=blue"], 2, "no option 'colour'"),
         (["--plugin", "scripted", "--allowed-origin", "friend"], 2, "allowed_origins"),
-        (["--plugin", "scripted", "--session-mode", "turn"], 2, "turn mode"),
+        (["--plugin", "scripted", "--session-mode", "turn"], 2, "answers in sessions only"),
         (["--plugin", "scripted", "--stage", "talker.replicas=2"], 2, "stages.talker: no such"),
         (["--plugin", "scripted", "--stage", "scripted.backend=vllm"], 2, "(from --stage)"),
         (["--plugin", "scripted", "--stage", "scripted.replicas=no"], 2, "scripted.replicas"),

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ class EngineStub:
         self.sessions: dict[str, SessionStub] = {}
         self.opened: list[SessionStub] = []
         self.idle_timeout_s = 300.0
-        self.engine = SimpleNamespace(figures=EngineFigures())
+        self.figures = EngineFigures()
         self.dead: str | None = None
         self.replicas = (ReplicaStatus(0, "ready", 0, "", 0, None),)
 

@@ -171,15 +171,3 @@ async def test_first_update_on_a_full_server_is_told_to_retry(start_server, full
         )
     assert error["error"]["retryable"] is True
     assert (close_code, reason) == (1013, "resource_exhausted")
-
-
-async def test_server_in_turn_mode_says_so(start_server, engine):
-    async with start_server(engine, session_mode="turn") as server:
-        for path in ("/v1/realtime", "/v1/duplex", "/v1/realtime?duplex=1"):
-            with pytest.raises(InvalidStatus) as refused:
-                async with connect(server.url(path)):
-                    pass
-            assert refused.value.response.status_code == 404
-            error = json.loads(refused.value.response.body)["error"]
-            assert error["code"] == "unsupported"
-            assert "turn mode" in error["message"]

@@ -116,7 +116,7 @@ def test_plugin_is_known_before_the_other_settings(write_file):
         ("plugin_options: {no_such: 1}", "no_such"),
         ("colour: blue", "colour"),
         ("serving: 3", "serving"),
-        ("chat_backend: engine", "chat_backend"),
+        ("{session_mode: turn, chat_backend: session}", "chat_backend"),
         ("- a list", "no settings"),
         ("serving: {port: [", "not YAML"),
     ],

@@ -9,22 +9,21 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
+from duplex_server.entrypoints import DuplexOmni
 from duplex_server.settings import ResolvedSettings
 
 if TYPE_CHECKING:
-    from duplex_server.entrypoints import DuplexOmni
+    from duplex_server.entrypoints import AsyncOmni
 
 __all__ = ["print_panel"]
 
 
-def print_panel(resolved: ResolvedSettings, omni: DuplexOmni, address: str) -> None:
+def print_panel(resolved: ResolvedSettings, omni: AsyncOmni, address: str) -> None:
     """Say where the server is, what it serves and how many may talk at once."""
     rows = {
-        "demo page": f"{address}/",
-        "realtime": f"{address.replace('http', 'ws', 1)}/v1/realtime",
+        **_ways_in(omni, address),
         "plugin": _plugin(resolved),
         "device": _device(omni),
-        "sessions": f"{omni.runtime_config.max_sessions} at once",
         "key": "required" if resolved.settings.serving.api_keys else "none needed",
     }
     console = Console()
@@ -36,6 +35,16 @@ def print_panel(resolved: ResolvedSettings, omni: DuplexOmni, address: str) -> N
         print(f"{name}: {value}", flush=True)
 
 
+def _ways_in(omni: AsyncOmni, address: str) -> dict[str, str]:
+    if not isinstance(omni, DuplexOmni):
+        return {"chat completions": f"{address}/v1/chat/completions"}
+    return {
+        "demo page": f"{address}/",
+        "realtime": f"{address.replace('http', 'ws', 1)}/v1/realtime",
+        "sessions": f"{omni.runtime_config.max_sessions} at once",
+    }
+
+
 def _grid(rows: dict[str, str]) -> Table:
     grid = Table.grid(padding=(0, 2))
     for name, value in rows.items():
@@ -43,7 +52,7 @@ def _grid(rows: dict[str, str]) -> Table:
     return grid
 
 
-def _device(omni: DuplexOmni) -> str:
+def _device(omni: AsyncOmni) -> str:
     nobody_chose = any(stage.device is None for stage in omni.pipeline.stages)
     if omni.device == "cpu" and nobody_chose and not cuda_devices():
         return "cpu  (no CUDA device here; large models are slow on it)"

@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from duplex_server.entrypoints import DuplexOmni, warm_up
-from duplex_server.serving import DuplexApp, ServingOptions
 from duplex_server.settings import ResolvedSettings, ServerSettings, SettingsError
-from duplex_server.stages import StageSettingError
 
 from .listening_socket import bind_socket, listen_error, served_address
-from .loading import LoadingLog
 from .logs import configure_logs
 from .panel import print_panel
+from .stack import Application, ServingStack, stack_of
 
 __all__ = ["serve_until_signal"]
 
@@ -43,11 +40,6 @@ def serve_until_signal(resolved: ResolvedSettings) -> int:
     """
     settings = resolved.settings
     configure_logs(settings.log_level)
-    if settings.session_mode == "turn":
-        raise SettingsError(
-            "session_mode: a server in turn mode is not part of this version",
-            hint="leave it out to serve duplex sessions",
-        )
     # Bound before the model is loaded: a taken port should be known at once. It listens only when
     # the engine is warm, so no client ever waits for that.
     listening = bind_socket(settings.serving.host, settings.serving.port)
@@ -63,35 +55,22 @@ def serve_until_signal(resolved: ResolvedSettings) -> int:
 
 
 async def _serve(resolved: ResolvedSettings, listening: socket.socket) -> None:
-    omni = _make_omni(resolved)
+    stack = stack_of(resolved)
     _log.info("starting plugin %s", resolved.spec.name)
     try:
-        await omni.start()
-        await warm_up(omni)
-        await _serve_engine(resolved, omni, listening)
+        await stack.omni.start()
+        await stack.warm_up()
+        await _serve_engine(resolved, stack, listening)
     finally:
-        await omni.stop()
-
-
-def _make_omni(resolved: ResolvedSettings) -> DuplexOmni:
-    try:
-        return DuplexOmni(
-            resolved.spec,
-            resolved.plugin_options,
-            runtime_config=resolved.session_limits,
-            progress=LoadingLog(),
-            deployment=resolved.deployment,
-        )
-    except StageSettingError as error:
-        raise SettingsError(f"{error}{resolved.blame(error.path)}", hint=error.hint) from error
+        await stack.omni.stop()
 
 
 async def _serve_engine(
-    resolved: ResolvedSettings, omni: DuplexOmni, listening: socket.socket
+    resolved: ResolvedSettings, stack: ServingStack, listening: socket.socket
 ) -> None:
     settings = resolved.settings
     try:
-        app = DuplexApp(omni, _serving_options(settings))
+        app = stack.application()
         asgi = app.asgi()
     except ValueError as error:
         raise SettingsError(f"serving.allowed_origins: {error}") from error
@@ -100,7 +79,7 @@ async def _serve_engine(
         _uvicorn_config(asgi, settings),
         app,
         close_timeout_s=resolved.session_limits.close_timeout_s,
-        on_listening=lambda: print_panel(resolved, omni, address),
+        on_listening=lambda: print_panel(resolved, stack.omni, address),
     )
     _tune_collector()
     await server.serve(sockets=[listening])
@@ -112,7 +91,7 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        app: DuplexApp,
+        app: Application,
         *,
         close_timeout_s: float,
         on_listening: Callable[[], None],
@@ -171,18 +150,6 @@ def _uvicorn_config(app: object, settings: ServerSettings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=int(_GRACE_AFTER_CLOSE_S),
-    )
-
-
-def _serving_options(settings: ServerSettings) -> ServingOptions:
-    serving = settings.serving
-    return ServingOptions(
-        api_keys=tuple(key.get_secret_value() for key in serving.api_keys),
-        allowed_origins=serving.allowed_origins,
-        max_frame_bytes=serving.max_frame_bytes,
-        config_timeout_s=serving.config_timeout_s,
-        session_mode=settings.session_mode,
-        chat_backend="session" if settings.chat_backend == "session" else None,
     )
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .omni_base import AsyncOmniBase, OmniBase
     from .question import Question
     from .session_handle import DuplexSessionHandle
-    from .warmup import warm_up
+    from .turn_model import TurnModel
+    from .warmup import warm_up, warm_up_turns
 
 __all__ = [
     "AnswerPiece",
@@ -38,7 +39,9 @@ __all__ = [
     "Question",
     "RequestFailedError",
     "StageHealth",
+    "TurnModel",
     "warm_up",
+    "warm_up_turns",
 ]
 
 _HOMES = {
@@ -55,7 +58,9 @@ _HOMES = {
     "Question": ".question",
     "RequestFailedError": "duplex_server.engine.errors",
     "StageHealth": ".engine_health",
+    "TurnModel": ".turn_model",
     "warm_up": ".warmup",
+    "warm_up_turns": ".warmup",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from duplex_server.engine.async_omni_engine import AsyncOmniEngine
@@ -27,7 +27,7 @@ class AsyncOmni(AsyncOmniBase):
     def _create_engine(self, **engine_arguments: Any) -> OmniEngineBase:
         return AsyncOmniEngine(**engine_arguments)
 
-    async def generate(self, question: Question | Messages) -> AsyncIterator[AnswerPiece]:
+    async def generate(self, question: Question | Messages) -> AsyncGenerator[AnswerPiece]:
         """Answer a conversation, piece by piece.
 
         A reader that stops before the end closes the iterator (``contextlib.aclosing``); that, or

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, PluginSpec
     from duplex_sdk.protocol.duplex import RealtimeCommand
     from duplex_sdk.session.ids import IdSource
-    from duplex_sdk.stage import Json, PipelineConfig
+    from duplex_sdk.stage import Json
 
     from duplex_server.engine.omni_engine_base import OmniEngineBase
     from duplex_server.runtime.vad import VadProvider
@@ -137,25 +137,9 @@ class DuplexOmni(AsyncOmni):
         return self.engine.plugin
 
     @property
-    def pipeline(self) -> PipelineConfig:
-        """The stages."""
-        return self.engine.pipeline
-
-    @property
     def served_models(self) -> tuple[str, ...]:
         """The names clients may give as ``model``."""
         return (self.spec.name,)
-
-    @property
-    def device(self) -> str:
-        """Where the stages run, as the models say; ``cpu`` before the start."""
-        devices = {
-            replica.info.device
-            for pool in self.engine.pools
-            for replica in pool.replicas
-            if replica.info is not None
-        }
-        return ", ".join(sorted(devices)) or "cpu"
 
     def health(self) -> EngineHealth:
         """A snapshot for people and monitors; cheap, and safe on a dead engine."""

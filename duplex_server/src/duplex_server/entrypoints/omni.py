@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Self
 
 from duplex_server.engine.async_omni_engine import AsyncOmniEngine
@@ -44,7 +44,7 @@ class Omni(OmniBase):
         """End everything, in order; safe to call twice and after a failed start."""
         self._engine.stop().result()
 
-    def generate(self, question: Question | Messages) -> Iterator[AnswerPiece]:
+    def generate(self, question: Question | Messages) -> Generator[AnswerPiece]:
         """Answer a conversation, piece by piece; ``close`` the iterator to stop the model.
 
         Raises:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from duplex_sdk.stage import PipelineConfig
+
+    from duplex_server.engine.figures import EngineFigures
     from duplex_server.engine.omni_engine_base import OmniEngineBase
 
 __all__ = ["AsyncOmniBase", "OmniBase"]
@@ -28,6 +31,27 @@ class OmniBase(ABC):
     def alive(self) -> bool:
         """The engine takes work."""
         return self._engine_base.alive
+
+    @property
+    def pipeline(self) -> PipelineConfig:
+        """The stages."""
+        return self._engine_base.pipeline
+
+    @property
+    def figures(self) -> EngineFigures:
+        """What the engine counts."""
+        return self._engine_base.figures
+
+    @property
+    def device(self) -> str:
+        """Where the stages run, as the models say; ``cpu`` before the start."""
+        devices = {
+            replica.info.device
+            for pool in self._engine_base.pools
+            for replica in pool.replicas
+            if replica.info is not None
+        }
+        return ", ".join(sorted(devices)) or "cpu"
 
 
 class AsyncOmniBase(OmniBase):

@@ -10,6 +10,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING
 
+from duplex_sdk.errors import DuplexError
 from duplex_sdk.protocol.duplex import AudioDelta, ErrorEvent, ResponseDone, SessionClosed
 
 from duplex_server.runtime.errors import DuplexSessionError
@@ -17,10 +18,11 @@ from duplex_server.runtime.errors import DuplexSessionError
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexCapabilities
 
+    from .async_omni import AsyncOmni
     from .duplex_omni import DuplexOmni
     from .session_handle import DuplexSessionHandle
 
-__all__ = ["warm_up"]
+__all__ = ["warm_up", "warm_up_turns"]
 
 _log = logging.getLogger(__name__)
 _LONGEST_S = 150.0
@@ -62,6 +64,33 @@ async def warm_up(omni: DuplexOmni, *, timeout_s: float = _LONGEST_S) -> bool:
         _log.warning("warm-up: no audio within %g s; serving all the same", timeout_s)
         return False
     except (DuplexSessionError, _WarmupFailedError) as error:
+        _log.warning("warm-up failed: %s; serving all the same", error)
+        return False
+    _log.info("warmed up in %.1f s", time.monotonic() - began)
+    return True
+
+
+async def warm_up_turns(omni: AsyncOmni, *, timeout_s: float = _LONGEST_S) -> bool:
+    """Have a model that hosts no sessions answer once, before anybody is let in.
+
+    A failure is logged with its cause and is no reason not to serve.
+
+    Args:
+        omni: a started engine.
+        timeout_s: longest wait for the answer.
+
+    Returns:
+        Whether the model was warmed up.
+    """
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(timeout_s), contextlib.aclosing(omni.generate("Hello.")) as said:
+            async for _ in said:
+                pass
+    except TimeoutError:
+        _log.warning("warm-up: no answer within %g s; serving all the same", timeout_s)
+        return False
+    except DuplexError as error:
         _log.warning("warm-up failed: %s; serving all the same", error)
         return False
     _log.info("warmed up in %.1f s", time.monotonic() - began)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from .app import DuplexApp, ServingOptions
+from .app import DuplexApp
+from .asgi import ServingOptions
 from .attachments import AttachmentRegistry
 from .envelope import ConnectionEnvelope
 from .metrics import ServingMetrics
 from .profiles import ConnectionProfile, DuplexProfile, OpenAIProfile
 from .realtime import ConnectionLimits, OmniDuplexSessionHandler
+from .turn_app import TurnApp
 from .websocket import RealtimeSocket, SocketGone
 
 __all__ = [
@@ -23,4 +25,5 @@ __all__ = [
     "ServingMetrics",
     "ServingOptions",
     "SocketGone",
+    "TurnApp",
 ]

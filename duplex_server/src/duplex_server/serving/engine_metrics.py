@@ -10,17 +10,27 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from duplex_server.entrypoints import DuplexOmni, EngineHealth
+    from duplex_server.entrypoints import AsyncOmni, DuplexOmni, EngineHealth
 
-__all__ = ["register_engine"]
+__all__ = ["register_engine", "register_turn_engine"]
 
 _STEP_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56)
 _BATCH_BUCKETS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def register_engine(omni: DuplexOmni, registry: CollectorRegistry) -> None:
-    """Scrape this engine from now on, and measure its steps."""
+    """Scrape an engine of sessions from now on, and measure its steps."""
     registry.register(_EngineFigures(omni))
+    _measure_steps(omni, registry)
+
+
+def register_turn_engine(omni: AsyncOmni, registry: CollectorRegistry) -> None:
+    """Scrape an engine that hosts no sessions from now on, and measure its steps."""
+    registry.register(_StageFigures(omni))
+    _measure_steps(omni, registry)
+
+
+def _measure_steps(omni: AsyncOmni, registry: CollectorRegistry) -> None:
     names = {number: stage.id for number, stage in enumerate(omni.pipeline.stages)}
     steps = Histogram(
         "duplex_stage_step_seconds",
@@ -41,11 +51,11 @@ def register_engine(omni: DuplexOmni, registry: CollectorRegistry) -> None:
         steps.labels(names[stage]).observe(step_ms / 1000)
         batches.labels(names[stage]).observe(batch)
 
-    omni.engine.figures.on_step = measure
+    omni.figures.on_step = measure
 
 
-class _EngineFigures(Collector):
-    def __init__(self, omni: DuplexOmni) -> None:
+class _StageFigures(Collector):
+    def __init__(self, omni: AsyncOmni) -> None:
         self._omni = omni
 
     def describe(self) -> Iterable[Metric]:
@@ -54,16 +64,18 @@ class _EngineFigures(Collector):
 
     def collect(self) -> Iterable[Metric]:
         health = self._omni.health()
-        yield from _sessions(health)
-        yield from self._queues()
-        yield from _lateness(health)
+        yield CounterMetricFamily(
+            "duplex_units_late", "Units that missed their period.", value=health.units_late
+        )
+        yield GaugeMetricFamily(
+            "duplex_turn_requests",
+            "Requests without a session that are under way.",
+            value=health.turn_requests,
+        )
         yield CounterMetricFamily(
             "duplex_nan_samples",
             "Samples from a model that were no numbers.",
-            value=self._omni.engine.figures.nan_samples,
-        )
-        yield CounterMetricFamily(
-            "duplex_cleanup_retries", "Stage cleanups tried again.", value=health.cleanup_retries
+            value=self._omni.figures.nan_samples,
         )
         restarts = CounterMetricFamily(
             "duplex_worker_restarts", "Workers started again.", labels=["stage"]
@@ -71,6 +83,20 @@ class _EngineFigures(Collector):
         for stage in health.stages:
             restarts.add_metric([stage.id], sum(replica.restarts for replica in stage.replicas))
         yield restarts
+
+
+class _EngineFigures(_StageFigures):
+    _omni: DuplexOmni
+
+    def collect(self) -> Iterable[Metric]:
+        health = self._omni.health()
+        yield from super().collect()
+        yield from _sessions(health)
+        yield from self._queues()
+        yield from _lateness(health)
+        yield CounterMetricFamily(
+            "duplex_cleanup_retries", "Stage cleanups tried again.", value=health.cleanup_retries
+        )
 
     def _queues(self) -> Iterable[Metric]:
         links = [handle.link for handle in self._omni.sessions.values()]
@@ -102,9 +128,6 @@ def _sessions(health: EngineHealth) -> Iterable[Metric]:
 
 
 def _lateness(health: EngineHealth) -> Iterable[Metric]:
-    yield CounterMetricFamily(
-        "duplex_units_late", "Units that missed their period.", value=health.units_late
-    )
     yield CounterMetricFamily(
         "duplex_units_dropped", "Units dropped for lateness.", value=health.units_dropped
     )

@@ -26,7 +26,7 @@ class Gate:
         keys: the server's API keys.
         origins: the rule for pages of other origins.
         open_paths: what may be read without a key: it holds nothing.
-        open_prefix: the same for everything below a folder.
+        open_prefix: the same for everything below a folder; None: no folder.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Gate:
         keys: ApiKeys,
         origins: OriginRule,
         open_paths: frozenset[str],
-        open_prefix: str,
+        open_prefix: str | None = None,
     ) -> None:
         self._app = app
         self._keys = keys
@@ -91,7 +91,9 @@ class Gate:
             return False
         reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         path = scope["path"]
-        return not (reading and (path in self._open_paths or path.startswith(self._open_prefix)))
+        prefix = self._open_prefix
+        is_open = path in self._open_paths or (prefix is not None and path.startswith(prefix))
+        return not (reading and is_open)
 
 
 async def _deny(refusal: Response, scope: Scope, receive: Receive, send: Send) -> None:

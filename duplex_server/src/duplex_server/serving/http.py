@@ -9,10 +9,15 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
 
-from .chat import DuplexChatCompletionsAdapter
+from .chat import ChatCompletionsAdapter
 from .http_errors import error_response
 from .metrics import ServingMetrics
+from .websocket import StarletteSocket
+
+_ALL_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
@@ -43,7 +48,7 @@ class HttpRoutes:
         session_mode: str,
         health: Callable[[], dict[str, Any]],
         metrics: ServingMetrics,
-        chat: DuplexChatCompletionsAdapter | None = None,
+        chat: ChatCompletionsAdapter | None = None,
     ) -> None:
         self._models = tuple(models)
         self._session_mode = session_mode
@@ -51,6 +56,23 @@ class HttpRoutes:
         self._metrics = metrics
         self._chat = chat
         self._started_at = int(time.time())
+
+    def routes(self) -> list[BaseRoute]:
+        """What every server has."""
+        return [
+            Route("/health", self.report_health),
+            Route("/metrics", self.report_metrics),
+            Route("/v1/models", self.list_models),
+            Route("/v1/models/{model:path}", self.retrieve_model),
+            Route("/v1/chat/completions", self.complete_chat, methods=["POST"]),
+        ]
+
+    def other_routes(self) -> list[BaseRoute]:
+        """Everything that is nowhere else: refused."""
+        return [
+            WebSocketRoute("/{path:path}", self.no_such_socket),
+            Route("/{path:path}", self.not_available, methods=_ALL_METHODS),
+        ]
 
     async def list_models(self, request: Request) -> Response:
         """``GET /v1/models``."""
@@ -89,6 +111,10 @@ class HttpRoutes:
     async def not_available(self, request: Request) -> Response:
         """Everything else says why it is not there."""
         return self.unavailable(request.url.path)
+
+    async def no_such_socket(self, websocket: WebSocket) -> None:
+        """Any other WebSocket path."""
+        await StarletteSocket(websocket, None).refuse(self.unavailable(websocket.url.path))
 
     def unavailable(self, path: str) -> Response:
         """The refusal of a route this server does not have in its mode."""

@@ -218,11 +218,11 @@ def _checked(tree: Mapping[str, Any], origins: Mapping[str, Origin]) -> ServerSe
 
 
 def _refuse_what_has_no_effect(settings: ServerSettings) -> None:
-    # A setting must not look active when nothing goes by it yet.
-    if settings.chat_backend == "engine":
+    # A setting must not look active when nothing goes by it.
+    if settings.session_mode == "turn" and settings.chat_backend == "session":
         raise SettingsError(
-            "chat_backend: this version answers chat requests in sessions only",
-            hint="leave it out, or say session",
+            "chat_backend: a server in turn mode has no sessions",
+            hint="leave it out, or say engine",
         )
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .harness import Harness, RunningServer
+from .harness import Harness, RunningServer, RunningTurnServer
 
-__all__ = ["Harness", "RunningServer"]
+__all__ = ["Harness", "RunningServer", "RunningTurnServer"]

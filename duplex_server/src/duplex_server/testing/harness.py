@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 from duplex_sdk.clients import DuplexClient, DuplexClientBase
 
-from duplex_server.entrypoints import DuplexOmni, InlineDuplexClient
-from duplex_server.serving import DuplexApp, ServingOptions
+from duplex_server.entrypoints import AsyncOmni, DuplexOmni, InlineDuplexClient, TurnModel
+from duplex_server.serving import DuplexApp, ServingOptions, TurnApp
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexSessionRuntimeConfig, PluginSpec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duplex_server.runtime.vad import VadProvider
     from duplex_server.stages import Deployment
 
-__all__ = ["Harness", "RunningServer"]
+__all__ = ["Harness", "RunningServer", "RunningTurnServer"]
 
 START_TIMEOUT_S = 30.0
 
@@ -43,6 +43,19 @@ class RunningServer:
     def client(self, session: Mapping[str, Any] | None = None, **options: Any) -> DuplexClient:
         """A client of it, not connected; the options are those of ``DuplexClient``."""
         return DuplexClient(self.url, session, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTurnServer:
+    """A server in turn mode, on a free port of this machine's loopback.
+
+    Attributes:
+        omni: its engine.
+        url: where its routes are, ``http://127.0.0.1:PORT``.
+    """
+
+    omni: AsyncOmni
+    url: str
 
 
 class Harness:
@@ -85,30 +98,52 @@ class Harness:
         """A served engine; ``engine_options`` are those of ``engine``."""
         async with self.engine(plugin, options, **engine_options) as omni:
             app = DuplexApp(omni, serving or ServingOptions())
-            listening = socket.create_server(("127.0.0.1", 0))
-            server = uvicorn.Server(
-                uvicorn.Config(
-                    app.asgi(),
-                    ws="websockets-sansio",
-                    ws_per_message_deflate=False,
-                    lifespan="off",
-                    log_config=None,
-                )
-            )
-            serving_task = asyncio.create_task(_serve(server, listening))
-            try:
-                await _wait_started(server, serving_task)
-                yield RunningServer(omni, f"ws://127.0.0.1:{listening.getsockname()[1]}")
-            finally:
-                await app.close_sessions(5.0)
-                server.should_exit = True
-                await serving_task
+            async with _listening(app) as address:
+                yield RunningServer(omni, f"ws://{address}")
+
+    @asynccontextmanager
+    async def turn_server(
+        self,
+        plugin: PluginSpec | str,
+        options: Mapping[str, Json] | None = None,
+        *,
+        serving: ServingOptions | None = None,
+        deployment: Deployment | None = None,
+    ) -> AsyncIterator[RunningTurnServer]:
+        """A served engine without sessions."""
+        model = TurnModel.load(plugin, options, deployment=deployment)
+        async with model.async_omni() as omni:
+            app = TurnApp(model, omni, serving or ServingOptions())
+            async with _listening(app) as address:
+                yield RunningTurnServer(omni, f"http://{address}")
 
     def inline_client(
         self, omni: DuplexOmni, session: Mapping[str, Any] | None = None, **options: Any
     ) -> DuplexClientBase:
         """A client without a socket, not opened."""
         return InlineDuplexClient(omni, session, **options)
+
+
+@asynccontextmanager
+async def _listening(app: DuplexApp | TurnApp) -> AsyncIterator[str]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app.asgi(),
+            ws="websockets-sansio",
+            ws_per_message_deflate=False,
+            lifespan="off",
+            log_config=None,
+        )
+    )
+    serving_task = asyncio.create_task(_serve(server, listening))
+    try:
+        await _wait_started(server, serving_task)
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        await app.close_sessions(5.0)
+        server.should_exit = True
+        await serving_task
 
 
 async def _serve(server: uvicorn.Server, listening: socket.socket) -> None:

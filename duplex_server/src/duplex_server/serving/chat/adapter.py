@@ -1,86 +1,90 @@
-"""``DuplexChatCompletionsAdapter``: chat completions for a model that answers in sessions."""
+"""``ChatCompletionsAdapter``: a chat request in, an answer out, whole or streamed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from duplex_sdk.plugin import DuplexConfigError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from duplex_server.runtime.errors import DuplexSessionError
 from duplex_server.serving.http_errors import error_response
 from duplex_server.serving.metrics import ServingMetrics
 
+from .answer import ChatAnswer, ChatPiece
 from .documents import STREAM_END, ChatDocuments, error_chunk
 from .refusal import ChatRefusedError
 from .request import ChatRequest, parse_chat_request
-from .turn import ChatPiece, ChatTurn
 
 if TYPE_CHECKING:
-    from duplex_sdk.plugin import DuplexCapabilities
     from duplex_sdk.session.ids import IdSource
 
-    from duplex_server.entrypoints import DuplexOmni, DuplexSessionHandle
-
-__all__ = ["DuplexChatCompletionsAdapter", "answers_chat"]
+__all__ = ["ChatCompletionsAdapter"]
 
 T = TypeVar("T")
 _CLIENT_LEFT = 499
 """What proxies log for it; nobody reads this answer."""
 
 
-def answers_chat(capabilities: DuplexCapabilities) -> bool:
-    """Whether a model can answer text without being spoken to."""
-    return capabilities.supports_text_only_turn or capabilities.text_turn_priming_units > 0
-
-
-class DuplexChatCompletionsAdapter:
-    """Answers each request in a session of its own, which ends with the request.
+class ChatCompletionsAdapter(ABC):
+    """Everything about a chat request but who answers it.
 
     Args:
-        omni: the engine.
+        models: names under which the model is served; the first is its own.
         metrics: counts what is refused.
         ids: where ids come from.
         max_body_bytes: longest request.
     """
 
     def __init__(
-        self, omni: DuplexOmni, metrics: ServingMetrics, *, ids: IdSource, max_body_bytes: int
+        self,
+        models: Sequence[str],
+        metrics: ServingMetrics,
+        *,
+        ids: IdSource,
+        max_body_bytes: int,
     ) -> None:
-        self._omni = omni
+        self._models = tuple(models)
         self._metrics = metrics
         self._ids = ids
         self._max_body_bytes = max_body_bytes
+
+    @abstractmethod
+    async def _ask(self, asked: ChatRequest) -> ChatAnswer:
+        """Put the question.
+
+        Raises:
+            ChatRefusedError: it can't be answered.
+        """
 
     async def complete(self, request: Request) -> Response:
         """The answer, whole or as a stream of events, or the refusal."""
         try:
             asked = parse_chat_request(await self._body(request))
             self._check_model(asked)
-            turn = ChatTurn(await self._open(asked), asked.commands)
+            answer = await self._ask(asked)
         except ChatRefusedError as error:
             return _refused(error)
-        documents = ChatDocuments(self._ids.hex32(), self._omni.spec.name, asked.audio)
+        documents = ChatDocuments(self._ids.hex32(), self._models[0], asked.audio)
         streams = False
         try:
             if asked.stream:
-                await _unless_gone(request, turn.begin())
+                await _unless_gone(request, answer.begin())
                 streams = True
-                return _ChatStream(turn, documents, include_usage=asked.include_usage)
-            pieces = await _unless_gone(request, _all(turn))
+                return _ChatStream(answer, documents, include_usage=asked.include_usage)
+            pieces = await _unless_gone(request, _all(answer))
             return JSONResponse(documents.completion(pieces))
         except ChatRefusedError as error:
             return _refused(error)
         except ClientDisconnect:
             return Response(status_code=_CLIENT_LEFT)
         finally:
-            # A stream ends its session itself.
+            # A stream closes its answer itself.
             if not streams:
-                await turn.close()
+                await answer.close()
 
     async def _body(self, request: Request) -> bytes:
         body = bytearray()
@@ -95,24 +99,22 @@ class DuplexChatCompletionsAdapter:
         return bytes(body)
 
     def _check_model(self, asked: ChatRequest) -> None:
-        if asked.model is not None and asked.model not in self._omni.served_models:
+        if asked.model is not None and asked.model not in self._models:
             raise ChatRefusedError(
                 "not_found", "no such model is served here", param="model", status=404
             )
 
-    async def _open(self, asked: ChatRequest) -> DuplexSessionHandle:
-        try:
-            return await self._omni.open_session(asked.session, lenient=True)
-        except (DuplexSessionError, DuplexConfigError) as error:
-            self._metrics.rejections.labels(error.code).inc()
-            raise ChatRefusedError(error.code, error.message, param=error.param) from error
+    def _count_refusal(self, code: str) -> None:
+        self._metrics.rejections.labels(code).inc()
 
 
 class _ChatStream(StreamingResponse):
-    """Sends an answer piece by piece; its session ends with it, also when the client leaves."""
+    """Sends an answer piece by piece; it is closed at the end, also when the client leaves."""
 
-    def __init__(self, turn: ChatTurn, documents: ChatDocuments, *, include_usage: bool) -> None:
-        self._turn = turn
+    def __init__(
+        self, answer: ChatAnswer, documents: ChatDocuments, *, include_usage: bool
+    ) -> None:
+        self._answer = answer
         self._documents = documents
         self._include_usage = include_usage
         super().__init__(
@@ -126,7 +128,7 @@ class _ChatStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            await self._turn.close()
+            await self._answer.close()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         documents = self._documents
@@ -134,21 +136,21 @@ class _ChatStream(StreamingResponse):
         piece = ChatPiece()
         try:
             while piece.done is None:
-                piece = await self._turn.next()
+                piece = await self._answer.next()
                 yield documents.chunk(piece)
             if self._include_usage:
                 yield documents.usage_chunk(piece.done)
         except ChatRefusedError as error:
             yield error_chunk(error)
-        # Before the end is told: the next request must find the slot free.
-        await self._turn.close()
+        # Before the end is told: the next request must find a free place.
+        await self._answer.close()
         yield STREAM_END
 
 
-async def _all(turn: ChatTurn) -> list[ChatPiece]:
-    pieces = [await turn.next()]
+async def _all(answer: ChatAnswer) -> list[ChatPiece]:
+    pieces = [await answer.next()]
     while pieces[-1].done is None:
-        pieces.append(await turn.next())
+        pieces.append(await answer.next())
     return pieces
 
 
@@ -168,6 +170,8 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     finally:
         working.cancel()
         leaving.cancel()
+        # What works for the answer must be over before the answer is closed.
+        await asyncio.gather(working, leaving, return_exceptions=True)
 
 
 async def _gone(request: Request) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from duplex_sdk.protocol.duplex import ResponseObject
 
+from .answer import ChatPiece
 from .refusal import ChatRefusedError
 from .request import OUTPUT_RATE, AudioFormat
-from .turn import ChatPiece
 from .wav import wav_file
 
 __all__ = ["STREAM_END", "ChatDocuments", "error_chunk"]

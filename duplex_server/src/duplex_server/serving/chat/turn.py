@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duplex_sdk.protocol.duplex import (
@@ -28,34 +27,20 @@ from msgspec import UNSET
 
 from duplex_server.runtime.errors import DuplexSessionError
 
+from .answer import ChatAnswer, ChatPiece
 from .refusal import ChatRefusedError
 
 if TYPE_CHECKING:
     from duplex_server.entrypoints import DuplexSessionHandle
 
-__all__ = ["ChatPiece", "ChatTurn"]
+__all__ = ["ChatTurn"]
 
 _log = logging.getLogger(__name__)
 _MOST_UNACKNOWLEDGED = 64
 """Each item is answered by events, which must fit the session's output."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatPiece:
-    """A part of an answer.
-
-    Attributes:
-        text: written, or of the transcript of what is spoken.
-        audio: PCM16.
-        done: the finished response, with the last piece.
-    """
-
-    text: str = ""
-    audio: bytes = b""
-    done: ResponseObject | None = None
-
-
-class ChatTurn:
+class ChatTurn(ChatAnswer):
     """Says the commands in a session and reads the one answer to them.
 
     The session belongs to this object: ``close`` it, whatever happens.

@@ -1,0 +1,117 @@
+"""``EngineChatCompletionsAdapter``: chat completions without a session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.audio import OutputEncoder
+from duplex_sdk.plugin import DuplexConfigError, DuplexRuntimeConfigError, DuplexSessionConfig
+from duplex_sdk.protocol.duplex import CreateItem, CreateResponse
+
+from duplex_server.entrypoints import Question
+
+from .adapter import ChatCompletionsAdapter
+from .engine_answer import EngineAnswer
+from .refusal import ChatRefusedError
+from .request import OUTPUT_RATE
+
+if TYPE_CHECKING:
+    from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin
+    from duplex_sdk.session.ids import IdSource
+
+    from duplex_server.entrypoints import AsyncOmni
+    from duplex_server.serving.metrics import ServingMetrics
+
+    from .answer import ChatAnswer
+    from .request import ChatRequest
+
+__all__ = ["EngineChatCompletionsAdapter", "serves_requests"]
+
+_PREPARE_TIMEOUT_S = 10.0
+
+
+def serves_requests(omni: AsyncOmni, capabilities: DuplexCapabilities) -> bool:
+    """Whether a model answers chat requests without a session."""
+    return capabilities.supports_chat_completions and omni.pipeline.turn_requests
+
+
+class EngineChatCompletionsAdapter(ChatCompletionsAdapter):
+    """Gives each request to the stages as it is: no session, no slot.
+
+    Args:
+        omni: the engine.
+        plugin: makes of a request what its stages are told.
+        capabilities: of the plugin.
+        metrics: counts what is refused.
+        ids: where ids come from.
+        max_body_bytes: longest request.
+    """
+
+    def __init__(
+        self,
+        omni: AsyncOmni,
+        plugin: DuplexModelPlugin,
+        capabilities: DuplexCapabilities,
+        metrics: ServingMetrics,
+        *,
+        ids: IdSource,
+        max_body_bytes: int,
+    ) -> None:
+        super().__init__((plugin.plugin_id,), metrics, ids=ids, max_body_bytes=max_body_bytes)
+        self._omni = omni
+        self._plugin = plugin
+        self._capabilities = capabilities
+
+    async def _ask(self, asked: ChatRequest) -> ChatAnswer:
+        messages = tuple(self._messages(asked))
+        try:
+            config = self._config(asked)
+            runtime = await self._runtime(config)
+            sampling = self._plugin.configure_sampling_params(
+                runtime_config=runtime,
+                defaults=tuple(stage.sampling for stage in self._omni.pipeline.stages),
+            )
+        except (DuplexConfigError, DuplexRuntimeConfigError) as error:
+            raise ChatRefusedError(error.code, error.message, param=error.param) from error
+        question = Question(messages, config=config, runtime=runtime, sampling=tuple(sampling))
+        encoder = None
+        if asked.audio is not None:
+            rate = self._capabilities.output_sample_rate_hz
+            encoder = OutputEncoder("pcm16", rate, OUTPUT_RATE)
+        return EngineAnswer(self._omni.generate(question), encoder, refused=self._count_refusal)
+
+    def _config(self, asked: ChatRequest) -> Mapping[str, Any]:
+        config = DuplexSessionConfig.from_realtime(
+            asked.session, capabilities=self._capabilities, profile_defaults={}, lenient=True
+        )
+        return config.for_model(self._models[0]).for_stages("")
+
+    async def _runtime(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            async with asyncio.timeout(_PREPARE_TIMEOUT_S):
+                return await self._plugin.prepare_runtime_config(
+                    MappingProxyType(config), model_config=self._plugin.options
+                )
+        except TimeoutError as error:
+            raise ChatRefusedError("timeout", "the model's plugin did not answer") from error
+
+    def _messages(self, asked: ChatRequest) -> Iterator[Mapping[str, Any]]:
+        """The conversation as a chat model reads it."""
+        for command in asked.commands:
+            if isinstance(command, CreateItem):
+                parts = [self._part(part) for part in command.item["content"]]
+                yield {"role": command.item["role"], "content": parts}
+            elif not isinstance(command, CreateResponse):
+                raise ChatRefusedError(
+                    "unsupported", "this server answers written questions only", param="messages"
+                )
+
+    def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        if part["type"] != "input_image":
+            return {"type": "text", "text": part["text"]}
+        if not self._capabilities.supports_image_input:
+            raise ChatRefusedError("unsupported", "this model sees no pictures", param="messages")
+        return {"type": "image_url", "image_url": {"url": part["image_url"]}}

@@ -1,0 +1,343 @@
+"""A server without sessions, and chat completions that need none, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import wave
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import numpy
+import openai
+import pytest
+from duplex_sdk.audio import PcmChunk
+from duplex_sdk.errors import DuplexError
+from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, PluginSpec
+from duplex_sdk.stage import (
+    LoadContext,
+    PipelineConfig,
+    StageConfig,
+    StageInfo,
+    StageModel,
+    StageOutput,
+    StageSession,
+    StageUnit,
+)
+from duplex_server.entrypoints import TurnModel, warm_up_turns
+from duplex_server.serving import ServingOptions
+from duplex_server.testing import Harness, RunningServer, RunningTurnServer
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+ROUTE = "/v1/chat/completions"
+RATE = 16_000
+OPEN: set[str] = set()
+TOLD: list[tuple[StageSession, Any]] = []
+
+
+class Parrot(StageModel[StageSession]):
+    """Says the last message again, 20 ms a word, one word per step; "forever" it never ends."""
+
+    def load(self, context: LoadContext) -> StageInfo:
+        self.left: dict[str, list[str]] = {}
+        return StageInfo(max_sessions=2)
+
+    def open(self, session: StageSession) -> StageSession:
+        OPEN.add(session.session_id)
+        return session
+
+    def close(self, state: StageSession) -> None:
+        OPEN.discard(state.session_id)
+
+    def step_unit(self, unit: StageUnit[StageSession], now: float) -> Iterable[StageOutput]:
+        if unit.prompt.kind != "tick":
+            TOLD.append((unit.state, unit.prompt))
+            self.left[unit.session_id] = unit.prompt.messages[-1]["content"][0]["text"].split()
+        words = self.left[unit.session_id]
+        if words[0] == "fail":
+            return [unit.failed("runtime_failed", "it cannot be")]
+        word = words[0] if words[0] == "forever" else words.pop(0)
+        audio = PcmChunk.of(numpy.full(RATE // 50, 0.25, dtype=numpy.float32), RATE)
+        again = 5.0 if words else None
+        return [unit.output(text=f"{word} ", audio=audio, end_of_turn=not words, again_ms=again)]
+
+
+class Parroting(DuplexModelPlugin):
+    """The stage as a model."""
+
+    requests = True
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return DuplexCapabilities.turn_based(
+            supports_text_only_turn=True,
+            supports_chat_completions=True,
+            output_sample_rate_hz=RATE,
+        )
+
+    def pipeline(self) -> PipelineConfig:
+        stage = StageConfig("parrot", f"{__name__}:Parrot", quick=True)
+        return PipelineConfig((stage,), turn_requests=self.requests)
+
+
+class SessionsOnly(Parroting):
+    """The same, without requests."""
+
+    requests = False
+
+
+class LocalSpec(PluginSpec):
+    """The descriptor of a class of this module."""
+
+    def load(self) -> type[DuplexModelPlugin]:
+        kind: type[DuplexModelPlugin] = globals()[self.factory.partition(":")[2]]
+        return kind
+
+
+def spec(kind: type[DuplexModelPlugin] = Parroting) -> LocalSpec:
+    return LocalSpec(
+        name="parrot",
+        api="1.0",
+        factory=f"{__name__}:{kind.__name__}",
+        output_sample_rate=RATE,
+        max_sessions=1,
+    )
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RunningTurnServer]:
+    OPEN.clear()
+    TOLD.clear()
+    async with Harness().turn_server(spec()) as running:
+        yield running
+
+
+def asking(text: str, **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}], **fields}
+
+
+async def post(url: str, body: dict[str, Any], **options: Any) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        return await client.post(ROUTE, json=body, **options)
+
+
+def http(server: RunningServer) -> str:
+    return server.url.replace("ws", "http", 1)
+
+
+async def nobody_is_left(server: RunningTurnServer) -> None:
+    async with asyncio.timeout(10):
+        while server.omni.health().turn_requests or OPEN:  # noqa: ASYNC110 - as a monitor does
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def stream(url: str, text: str) -> AsyncIterator[AsyncIterator[str]]:
+    async with (
+        httpx.AsyncClient(base_url=url, timeout=20) as client,
+        client.stream("POST", ROUTE, json=asking(text, stream=True)) as response,
+    ):
+        yield response.aiter_lines()
+
+
+async def test_realtime_routes_say_which_mode_the_server_runs_in(server: RunningTurnServer) -> None:
+    for path in ("/v1/realtime", "/v1/duplex", "/v1/realtime?duplex=1"):
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect(server.url.replace("http", "ws", 1) + path):
+                pass
+        assert refused.value.response.status_code == 404
+        error = json.loads(refused.value.response.body)["error"]
+        assert error["code"] == "unsupported"
+        assert "turn mode" in error["message"]
+
+
+async def test_plain_routes_are_there(server: RunningTurnServer) -> None:
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        health = (await client.get("/health")).json()
+        assert (health["status"], health["session_mode"]) == ("ok", "turn")
+        assert [stage["id"] for stage in health["stages"]] == ["parrot"]
+        models = (await client.get("/v1/models")).json()
+        assert [model["id"] for model in models["data"]] == ["parrot"]
+        await client.post(ROUTE, json=asking("hi"))
+        metrics = (await client.get("/metrics")).text
+        assert "duplex_turn_requests 0.0" in metrics
+        assert 'duplex_stage_step_seconds_count{stage="parrot"} 1.0' in metrics
+        assert (await client.get("/")).status_code == 404
+
+
+async def test_the_openai_client_reads_both_kinds_of_answer(server: RunningTurnServer) -> None:
+    messages: Any = asking("good morning")["messages"]
+    async with openai.AsyncOpenAI(
+        api_key="k", base_url=f"{server.url}/v1", max_retries=0
+    ) as client:
+        whole = await client.chat.completions.create(model="parrot", messages=messages)
+        assert whole.choices[0].message.content == "good morning "
+        assert whole.choices[0].finish_reason == "stop"
+        pieces = await client.chat.completions.create(
+            model="parrot", messages=messages, stream=True
+        )
+        text = [chunk.choices[0].delta.content or "" async for chunk in pieces]
+    assert [piece for piece in text if piece] == ["good ", "morning "]
+
+
+async def test_stages_are_told_what_a_session_would_tell_them(server: RunningTurnServer) -> None:
+    body = {
+        "messages": [
+            {"role": "system", "content": "be kind"},
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "hello"},
+            {"role": "user", "content": "again"},
+        ],
+        "temperature": 0.5,
+    }
+    assert (await post(server.url, body)).status_code == 200
+    ((session, prompt),) = TOLD
+    assert (session.config["instructions"], session.config["temperature"]) == ("be kind", 0.5)
+    assert list(session.config["output_modalities"]) == ["text"]
+    said = [(each["role"], each["content"][0]["text"]) for each in prompt.messages]
+    assert said == [("user", "hi"), ("assistant", "hello"), ("user", "again")]
+
+
+async def test_spoken_answer_comes_at_the_rate_of_the_route(server: RunningTurnServer) -> None:
+    modes = {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}
+    answer = (await post(server.url, asking("good morning", **modes))).json()
+    message = answer["choices"][0]["message"]
+    assert message["audio"]["transcript"] == "good morning "
+    with wave.open(io.BytesIO(base64.b64decode(message["audio"]["data"]))) as file:
+        assert (file.getframerate(), file.getnframes()) == (24_000, 960)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_failed_answer_is_an_error(server: RunningTurnServer, streamed: bool) -> None:
+    response = await post(server.url, asking("fail", stream=streamed))
+    assert response.status_code == 500
+    assert response.json()["error"]["message"] == "it cannot be"
+    await nobody_is_left(server)
+
+
+async def test_answer_that_fails_late_ends_its_stream_with_the_error(
+    server: RunningTurnServer,
+) -> None:
+    response = await post(server.url, asking("well fail", stream=True))
+    assert response.status_code == 200
+    *_, error, done = [line for line in response.text.split("\n\n") if line]
+    assert (json.loads(error[6:])["error"]["code"], done) == ("engine_error", "data: [DONE]")
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        ([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "pcm16"}}], 400),
+        ([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}], 400),
+    ],
+)
+async def test_what_the_model_cannot_read_is_refused(
+    server: RunningTurnServer, content: Any, status: int
+) -> None:
+    response = await post(server.url, {"messages": [{"role": "user", "content": content}]})
+    assert (response.status_code, response.json()["error"]["code"]) == (status, "unsupported")
+    assert TOLD == []
+
+
+async def test_client_that_leaves_stops_the_model(server: RunningTurnServer) -> None:
+    async with stream(server.url, "forever") as lines:
+        async for line in lines:
+            if "forever" in line:
+                break
+        assert OPEN
+    await nobody_is_left(server)
+
+
+async def test_client_that_leaves_a_whole_answer_stops_the_model(
+    server: RunningTurnServer,
+) -> None:
+    waiting = asyncio.create_task(post(server.url, asking("forever")))
+    async with asyncio.timeout(10):
+        while not OPEN:  # noqa: ASYNC110 - another thread's doing
+            await asyncio.sleep(0.01)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await nobody_is_left(server)
+
+
+async def test_full_server_says_when_to_come_back(server: RunningTurnServer) -> None:
+    async with stream(server.url, "forever") as one, stream(server.url, "forever") as other:
+        for lines in (one, other):
+            await anext(lines)
+        refused = await post(server.url, asking("me too"))
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["error"]["code"] == "resource_exhausted"
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            metrics = (await client.get("/metrics")).text
+        assert 'duplex_admission_rejections_total{code="resource_exhausted"} 1.0' in metrics
+    await nobody_is_left(server)
+    assert (await post(server.url, asking("me too"))).status_code == 200
+
+
+async def test_key_is_needed_for_all_but_health() -> None:
+    options = ServingOptions(api_keys=("sk-1",))
+    async with Harness().turn_server(spec(), serving=options) as server:
+        assert (await post(server.url, asking("hi"))).status_code == 401
+        bearer = {"Authorization": "Bearer sk-1"}
+        assert (await post(server.url, asking("hi"), headers=bearer)).status_code == 200
+        async with httpx.AsyncClient(base_url=server.url) as client:
+            assert (await client.get("/health")).status_code == 200
+            assert (await client.get("/v1/models")).status_code == 401
+
+
+async def test_answer_under_way_ends_with_its_server() -> None:
+    async with Harness().turn_server(spec()) as server, stream(server.url, "forever") as lines:
+        await anext(lines)
+        await server.omni.stop()
+        rest = [line async for line in lines if line]
+    assert json.loads(rest[-2][6:])["error"]["code"] == "engine_dead"
+    assert rest[-1] == "data: [DONE]"
+
+
+async def test_duplex_server_answers_chat_without_a_session_beside_sessions() -> None:
+    OPEN.clear()
+    async with Harness().server(spec()) as server, await server.omni.open_session():
+        answer = (await post(http(server), asking("good morning"))).json()
+        assert answer["choices"][0]["message"]["content"] == "good morning "
+        assert server.omni.health().slots_used == 1
+        whole = await post(http(server), asking("me too", stream=True))
+        assert whole.status_code == 200
+
+
+async def test_deployment_may_ask_for_sessions_all_the_same() -> None:
+    options = ServingOptions(chat_backend="session")
+    async with Harness().server(spec(), serving=options) as server:
+        async with await server.omni.open_session():
+            assert (await post(http(server), asking("hi"))).status_code == 503
+        assert (await post(http(server), asking("hi"))).status_code == 200
+
+
+async def test_model_of_sessions_alone_answers_in_them() -> None:
+    async with Harness().server(spec(SessionsOnly)) as server:
+        async with await server.omni.open_session():
+            assert (await post(http(server), asking("hi"))).status_code == 503
+        assert (await post(http(server), asking("hi"))).status_code == 200
+
+
+async def test_model_of_sessions_alone_has_no_turn_server() -> None:
+    with pytest.raises(DuplexError, match="no requests without a session"):
+        async with Harness().turn_server(spec(SessionsOnly)):
+            pytest.fail("it started")
+
+
+async def test_warm_up_asks_once_and_survives_a_failure() -> None:
+    async with TurnModel.load(spec()).async_omni() as omni:
+        TOLD.clear()
+        # The parrot reads parts, and a plain text has none: the model fails at it.
+        assert await warm_up_turns(omni) is False
+        assert len(TOLD) == 1
+
+
+def test_sync_engine_of_a_plugin_answers() -> None:
+    message = {"role": "user", "content": [{"type": "text", "text": "good morning"}]}
+    with TurnModel.load(spec()).omni() as omni:
+        assert "".join(piece.text for piece in omni.generate([message])) == "good morning "
