@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from duplex_sdk.discovery import Check, Report, load_hooks
 
 CHECKS = """
@@ -21,7 +21,18 @@ from duplex_sdk.discovery import hookimpl
 
 @hookimpl
 def duplex_observers():
-    return []
+    return [7]
+"""
+
+AUTHENTICATES = """
+from duplex_sdk.discovery import hookimpl
+
+ASKED = []
+
+@hookimpl
+def duplex_authenticator(settings):
+    ASKED.append(settings["plugin"])
+    return list(ASKED)
 """
 
 
@@ -40,10 +51,35 @@ def test_a_hook_returns_the_object_that_does_the_work(on_path: Any, tmp_path: Pa
     assert not verify(tmp_path / "gone").ok
 
 
-def test_a_hook_that_nobody_calls_yet_says_so(on_path: Any) -> None:
-    on_path().hook("observes", OBSERVES)
-    with pytest.warns(FutureWarning, match="no released server calls this hook yet"):
-        load_hooks()
+def test_a_package_that_fails_keeps_no_other_from_answering(on_path: Any) -> None:
+    site = on_path()
+    site.hook("observes", OBSERVES)
+    site.hook("fails", OBSERVES.replace("return [7]", "raise SystemExit('no')"))
+    answers = {
+        answer.package: (answer.value, answer.failure)
+        for answer in load_hooks().ask("duplex_observers", settings={})
+    }
+    assert answers == {
+        "duplex-hook-observes:observes": ([7], None),
+        "duplex-hook-fails:fails": (None, "SystemExit: no"),
+    }
+
+
+def test_who_takes_the_first_answer_calls_no_other_package(on_path: Any) -> None:
+    site = on_path()
+    site.hook("a_first", AUTHENTICATES)
+    site.hook("b_second", AUTHENTICATES)
+    answers = load_hooks().ask("duplex_authenticator", settings={"plugin": "echo"})
+    first = next(answers)
+    assert first.value == ["echo"]
+    other = {"duplex-hook-a_first:a_first", "duplex-hook-b_second:b_second"} - {first.package}
+    second = sys.modules["fake_hook_" + other.pop().partition(":")[2]]
+    assert second.ASKED == []
+
+
+def test_a_package_without_an_answer_answers_none(on_path: Any) -> None:
+    on_path().hook("mute", OBSERVES.replace("return [7]", "return None"))
+    assert [answer.value for answer in load_hooks().ask("duplex_observers", settings={})] == [None]
 
 
 def test_a_report_is_sound_when_all_its_checks_are() -> None:

@@ -11,12 +11,12 @@ import typer
 
 from duplex_sdk.errors import DuplexError
 
-from . import model_tools, new_plugin, plugins
+from . import doctor, model_tools, new_plugin, plugins
 from .messages import print_error, print_warning
 
 __all__ = ["build_app", "main"]
 
-_OURS_ALONE = ("plugins", "new-plugin")
+_OURS_ALONE = ("doctor", "plugins", "new-plugin")
 
 
 def main() -> None:
@@ -46,6 +46,7 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback(help="Serve full-duplex speech models, and talk to them.")(_root)
     app.add_typer(plugins.app, name="plugins")
+    doctor.register(app)
     new_plugin.register(app)
     model_tools.register(app)
     if not arguments or arguments[0] not in _OURS_ALONE:

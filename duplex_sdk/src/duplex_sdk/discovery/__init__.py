@@ -19,14 +19,16 @@ from .registry import (
 
 if TYPE_CHECKING:
     from .doctor import examine, examine_hooks
-    from .hooks import HookFailure, LoadedHooks, load_hooks
+    from .hooks import HookAnswer, HookFailure, LoadedHooks, load_hooks
     from .hookspecs import Authenticator, Observer, hookimpl, hookspec
+    from .machine import examine_machine
     from .other_environment import OtherEnvironment, read_environment
     from .report import Check, Report
 
 __all__ = [
     "Authenticator",
     "Check",
+    "HookAnswer",
     "HookFailure",
     "InstalledPlugin",
     "LoadedHooks",
@@ -36,6 +38,7 @@ __all__ = [
     "Report",
     "examine",
     "examine_hooks",
+    "examine_machine",
     "find",
     "hookimpl",
     "hookspec",
@@ -48,6 +51,7 @@ __all__ = [
 _LAZY = {
     "Authenticator": "hookspecs",
     "Check": "report",
+    "HookAnswer": "hooks",
     "HookFailure": "hooks",
     "LoadedHooks": "hooks",
     "Observer": "hookspecs",
@@ -55,6 +59,7 @@ _LAZY = {
     "Report": "report",
     "examine": "doctor",
     "examine_hooks": "doctor",
+    "examine_machine": "machine",
     "hookimpl": "hookspecs",
     "hookspec": "hookspecs",
     "load_hooks": "hooks",

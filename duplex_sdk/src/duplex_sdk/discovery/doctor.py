@@ -10,7 +10,8 @@ from typing import Any
 
 from .dependencies import check_dependencies
 from .entries import PLUGINS_GROUP, InstalledEntry, entries, trouble
-from .hooks import load_hooks
+from .hooks import LoadedHooks, load_hooks
+from .machine import check_memory
 from .report import Check, Report
 
 __all__ = ["PROBE_TIMEOUT_S", "examine", "examine_hooks"]
@@ -18,12 +19,15 @@ __all__ = ["PROBE_TIMEOUT_S", "examine", "examine_hooks"]
 PROBE_TIMEOUT_S = 15.0
 
 
-def examine(name: str | None = None, *, timeout_s: float = PROBE_TIMEOUT_S) -> tuple[Report, ...]:
+def examine(
+    name: str | None = None, *, timeout_s: float = PROBE_TIMEOUT_S, here: bool = False
+) -> tuple[Report, ...]:
     """One report per installed plugin, or of the one called ``name``; none if nobody has it.
 
     Args:
         name: the plugin, None: all.
         timeout_s: longest a descriptor may take to import.
+        here: whether this machine can run it is looked at too.
     """
     found, problems = entries(PLUGINS_GROUP)
     chosen = [entry for entry in found if name in (None, entry.name)]
@@ -33,7 +37,7 @@ def examine(name: str | None = None, *, timeout_s: float = PROBE_TIMEOUT_S) -> t
     for entry in chosen:
         wrong = trouble(entry, found)
         if wrong is None:
-            checks = _import_checks(entry, probes[entry.name], timeout_s)
+            checks = _import_checks(entry, probes[entry.name], timeout_s, here=here)
         else:
             checks = [Check("entry point", False, wrong, _repair(entry))]
         checks.append(check_dependencies(entry.requires))
@@ -47,9 +51,9 @@ def examine(name: str | None = None, *, timeout_s: float = PROBE_TIMEOUT_S) -> t
     return tuple(reports)
 
 
-def examine_hooks() -> Report:
-    """Whether the installed hook packages load; imports them."""
-    loaded = load_hooks()
+def examine_hooks(loaded: LoadedHooks | None = None) -> Report:
+    """Whether the installed hook packages load; imports them unless somebody has."""
+    loaded = loaded or load_hooks()
     checks = [
         Check(failure.name, False, failure.reason, f"pip install -U {failure.distribution}")
         for failure in loaded.failures
@@ -71,7 +75,7 @@ def _start(name: str) -> subprocess.Popen[str]:
 
 
 def _import_checks(
-    entry: InstalledEntry, process: subprocess.Popen[str], timeout_s: float
+    entry: InstalledEntry, process: subprocess.Popen[str], timeout_s: float, *, here: bool
 ) -> list[Check]:
     with process:
         try:
@@ -85,12 +89,13 @@ def _import_checks(
     except ValueError:
         detail = f"the interpreter ended with {process.returncode}: {_last_line(err)}"
         return [Check("import", False, detail, _repair(entry))]
-    return _checks(answer)
+    if answer["error"] is not None:
+        return [Check(answer["kind"], False, answer["error"], answer["hint"])]
+    needed = answer["spec"]["memory_bytes"]
+    return [*_checks(answer), *([check_memory(needed)] if here and needed else [])]
 
 
 def _checks(answer: dict[str, Any]) -> list[Check]:
-    if answer["error"] is not None:
-        return [Check(answer["kind"], False, answer["error"], answer["hint"])]
     runtimes = answer["runtimes"]
     return [
         Check("import", True, "its descriptor imports"),

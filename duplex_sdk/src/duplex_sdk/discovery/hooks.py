@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pluggy
 
@@ -10,7 +12,7 @@ from .containment import ForeignCodeError, contained, describe
 from .entries import HOOKS_GROUP, EntryProblem, InstalledEntry, entries
 from .hookspecs import Hookspecs
 
-__all__ = ["HookFailure", "LoadedHooks", "load_hooks"]
+__all__ = ["HookAnswer", "HookFailure", "LoadedHooks", "load_hooks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,21 @@ class HookFailure:
     name: str
     distribution: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What one package said to a hook.
+
+    Attributes:
+        package: its name among the loaded ones.
+        value: what it returned; None when it failed.
+        failure: what it raised, in one line; None: it answered.
+    """
+
+    package: str
+    value: Any
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +53,18 @@ class LoadedHooks:
     failures: tuple[HookFailure, ...]
     problems: tuple[EntryProblem, ...]
 
+    def ask(self, hook: str, **arguments: object) -> Iterator[HookAnswer]:
+        """Call a hook package by package, in pluggy's order; what one raises is its answer.
+
+        Each package is called when the iterator gets to it, so whoever needs the first answer
+        stops there.
+        """
+        offered = self.manager.get_plugins()
+        for implementation in reversed(getattr(self.manager.hook, hook).get_hookimpls()):
+            others = offered - {implementation.plugin}
+            caller = self.manager.subset_hook_caller(hook, others)
+            yield _answer(implementation.plugin_name, caller, arguments)
+
 
 def load_hooks() -> LoadedHooks:
     """Import all installed hook packages. Never raises because of one of them."""
@@ -48,6 +77,17 @@ def load_hooks() -> LoadedHooks:
         if reason is not None:
             failures.append(HookFailure(entry.name, entry.distribution, reason))
     return LoadedHooks(manager, tuple(failures), problems)
+
+
+def _answer(package: str, caller: pluggy.HookCaller, arguments: Mapping[str, object]) -> HookAnswer:
+    try:
+        value = contained(lambda: caller(**arguments))
+    except ForeignCodeError as error:
+        return HookAnswer(package, None, str(error))
+    if not (caller.spec and caller.spec.opts["firstresult"]):
+        # Where all answers count there is a list of them, here with one or none.
+        value = value[0] if value else None
+    return HookAnswer(package, value)
 
 
 def _register(manager: pluggy.PluginManager, entry: InstalledEntry) -> str | None:

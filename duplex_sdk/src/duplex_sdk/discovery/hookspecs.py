@@ -14,7 +14,7 @@ leave out arguments it does not need. Import a library inside the hook, not at t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,45 +30,75 @@ __all__ = ["Authenticator", "Hookspecs", "Observer", "hookimpl", "hookspec"]
 hookspec = pluggy.HookspecMarker("duplex")
 hookimpl = pluggy.HookimplMarker("duplex")
 
-# A hook that is named in the contract before anything calls it must not be a silent one.
-_NOT_CALLED_YET = FutureWarning("no released server calls this hook yet")
-
 
 class Observer(ABC):
-    """Sees every event of every session, on the server's loop; an exception switches it off."""
+    """Sees the events of all realtime sessions, on a thread of its own.
+
+    It may take its time: sessions never wait for it. One that stays behind misses events, which
+    the server's log tells; one that raises is switched off.
+    """
 
     @abstractmethod
     def session_event(self, session_id: str, event: Mapping[str, Any]) -> None:
-        """One event as its client gets it. Must not block; the mapping is not to be changed."""
+        """One event of a session, in the order it was told.
+
+        Args:
+            session_id: of the session.
+            event: the whole event as JSON values, before a profile leaves anything out of it.
+        """
+
+    def close(self) -> None:  # noqa: B027 - there may be nothing to close
+        """The server ends; nothing is told after this. Called on the same thread."""
 
 
 class Authenticator(ABC):
-    """Decides who may connect, in place of the server's own keys."""
+    """Decides who may use the server, beside the keys that its settings name."""
 
     @abstractmethod
-    async def admit(self, key: str | None, headers: Mapping[str, str]) -> bool:
-        """Whether this client may connect. An exception counts as no."""
+    def admit(self, key: str | None, headers: Mapping[str, str]) -> bool | Awaitable[bool]:
+        """Whether this client may come in. What raises, or takes 10 s, counts as no.
+
+        An ``async def`` runs on the server's loop and must not block it; a plain function runs on
+        a thread, and several at once.
+
+        Args:
+            key: what the client presented as its API key; None: nothing.
+            headers: of the request, names in lower case.
+        """
 
 
 class Hookspecs:
-    """The hooks. ``settings`` are the server's resolved settings as JSON values."""
+    """The hooks. ``settings`` are the server's resolved settings as JSON values, without keys."""
 
-    @hookspec(warn_on_impl=_NOT_CALLED_YET)
+    @hookspec
     def duplex_observers(self, settings: Mapping[str, Any]) -> Iterable[Observer]:
         """Return observers that see every session event."""
         raise NotImplementedError
 
-    @hookspec(firstresult=True, warn_on_impl=_NOT_CALLED_YET)
+    @hookspec(firstresult=True)
     def duplex_authenticator(self, settings: Mapping[str, Any]) -> Authenticator | None:
-        """Return the object that admits clients; the first package to answer wins."""
+        """Return the object that admits clients; the first package to answer wins.
+
+        If this raises, nobody is admitted but who has a key of the settings.
+        """
 
     @hookspec
     def duplex_register_commands(self, app: Typer) -> None:
         """Add commands to ``duplex``."""
 
-    @hookspec(warn_on_impl=_NOT_CALLED_YET)
+    @hookspec
     def duplex_register_routes(self, settings: Mapping[str, Any]) -> Iterable[Any]:
-        """Return Starlette routes that the server offers after its own."""
+        """Return Starlette routes that the server offers beside its own.
+
+        Their paths begin with a folder of the package's choice, such as ``/acme/...``, which is
+        none of the server's and of no other package. Whoever needs a key for the server needs it
+        for them.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def duplex_doctor_reports(self) -> Iterable[Report]:
+        """Return what ``duplex doctor`` shows besides the machine and the plugins."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)

@@ -36,7 +36,11 @@ def probe(name: str) -> dict[str, Any]:
         kind = "api" if isinstance(error, PluginIncompatibleError) else "import"
         answer |= {"error": str(error), "kind": kind, "hint": error.hint}
     else:
-        answer["spec"] = {"api": spec.api, "factory": spec.factory}
+        answer["spec"] = {
+            "api": spec.api,
+            "factory": spec.factory,
+            "memory_bytes": spec.memory_bytes,
+        }
     tops = {module.partition(".")[0] for module in set(sys.modules) - before}
     answer["runtimes"] = sorted(tops & _RUNTIMES)
     return answer

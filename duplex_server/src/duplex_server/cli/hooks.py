@@ -8,10 +8,11 @@ from duplex_sdk.discovery import hookimpl
 
 if TYPE_CHECKING:
     import typer
+    from duplex_sdk.discovery import Report
 
     from duplex_server.testing import Harness
 
-__all__ = ["duplex_register_commands", "duplex_test_harness"]
+__all__ = ["duplex_doctor_reports", "duplex_register_commands", "duplex_test_harness"]
 
 
 @hookimpl
@@ -20,6 +21,14 @@ def duplex_register_commands(app: typer.Typer) -> None:
     from .command import register_serve
 
     register_serve(app)
+
+
+@hookimpl
+def duplex_doctor_reports() -> tuple[Report, ...]:
+    """Say whether ``duplex serve`` could start."""
+    from .doctor import examine_server
+
+    return (examine_server(),)
 
 
 @hookimpl
