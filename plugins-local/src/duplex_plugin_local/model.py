@@ -95,6 +95,7 @@ class LocalPlugin(DuplexModelPlugin):
                 ),
             ),
             duplex_plugin="duplex_plugin_local.model:LocalPlugin",
+            turn_requests=True,
             stage_input=next_prompts,
         )
 

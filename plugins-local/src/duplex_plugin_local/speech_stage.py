@@ -16,7 +16,7 @@ from duplex_sdk.stage import (
     StageUnit,
 )
 
-from .routing import REHEARSE
+from .routing import REHEARSE, wants_text_only
 from .voice import SpokenSentence, Voice
 
 __all__ = ["Speaker", "SpeechStage", "whole_words"]
@@ -31,11 +31,13 @@ class Speaker:
 
     Attributes:
         speed: how fast it speaks.
+        mute: only the words are wanted. A session's never get here; a request's do.
         begun: this turn has begun.
         rehearsed: a sentence that was spoken ahead, its speed and its speech.
     """
 
     speed: float
+    mute: bool = False
     begun: bool = False
     rehearsed: tuple[str, float, SpokenSentence] | None = None
 
@@ -73,11 +75,12 @@ class SpeechStage(StageModel[Speaker]):
 
     def open(self, session: StageSession) -> Speaker:
         """A session that said nothing yet."""
-        return Speaker(_speed(session.config))
+        return Speaker(_speed(session.config), wants_text_only(session.config))
 
     def update(self, state: Speaker, session: StageSession) -> None:
         """Take another speed with the next sentence."""
         state.speed = _speed(session.config)
+        state.mute = wants_text_only(session.config)
 
     def cancel(self, state: Speaker, epoch: int, heard_ms: float) -> None:
         """The turn is over; sentences that wait are gone already."""
@@ -92,9 +95,12 @@ class SpeechStage(StageModel[Speaker]):
             return []
         outputs: list[StageOutput] = []
         if sentence:
-            spoken = self._spoken(sentence, state)
             space = " " if state.begun else ""
-            outputs.extend(_outputs(unit, space, sentence, spoken))
+            if state.mute:
+                outputs.append(unit.output(text=space + sentence, marks=()))
+            else:
+                spoken = self._spoken(sentence, state)
+                outputs.extend(_outputs(unit, space, sentence, spoken))
             state.begun = True
         if final:
             state.begun = False

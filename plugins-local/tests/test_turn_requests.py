@@ -1,0 +1,40 @@
+"""The three stages for requests that need no session."""
+
+from __future__ import annotations
+
+import pytest
+from duplex_plugin_local import plugin
+from duplex_server.entrypoints import AnswerPiece, Omni, Question, TurnModel
+
+
+@pytest.fixture(scope="module")
+def omni():
+    with TurnModel.load(plugin).omni() as running:
+        yield running
+
+
+def words_of(pieces: list[AnswerPiece]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def test_a_written_question_is_answered_aloud(omni: Omni) -> None:
+    pieces = list(omni.generate("What is two plus three?"))
+    assert "five" in words_of(pieces).lower() or "5" in words_of(pieces)
+    assert sum(piece.audio.duration_ms for piece in pieces if piece.audio is not None) > 300
+
+
+def test_who_wants_words_alone_gets_them_without_the_voice(omni: Omni) -> None:
+    question = Question("What is two plus three?", config={"output_modalities": ["text"]})
+    pieces = list(omni.generate(question))
+    aloud = words_of(list(omni.generate("What is two plus three?")))
+    assert words_of(pieces) == aloud
+    assert all(piece.audio is None for piece in pieces)
+
+
+def test_the_conversation_before_is_known(omni: Omni) -> None:
+    said = (
+        {"role": "user", "content": "What is two plus three?"},
+        {"role": "assistant", "content": "Two plus three is five."},
+        {"role": "user", "content": "Can you repeat that?"},
+    )
+    assert "five" in words_of(list(omni.generate(Question(said)))).lower()
