@@ -67,21 +67,21 @@ def pytest_pycollect_makeitem(
     """Refuse a suite that would run nothing, or not all it should.
 
     Raises:
-        UsageError: a test class leaves ``spec`` open, which pytest passes over in silence, or drops
-            a law without saying why.
+        CollectError: a test class leaves ``spec`` open, which pytest passes over in silence, or
+            drops a law without saying why.
     """
     if not _is_suite(obj) or not collector.classnamefilter(name):
         return
     assert isinstance(obj, type)
     missing = sorted(getattr(obj, "__abstractmethods__", ()))
     if missing:
-        raise pytest.UsageError(
+        raise pytest.Collector.CollectError(
             f"{name} is a conformance suite without {', '.join(missing)}: none of its laws would"
             f" run. Write the missing propert{'y' if len(missing) == 1 else 'ies'}, or rename the"
             " class if it is a base of others"
         )
     for law in _dropped_laws(obj):
-        raise pytest.UsageError(
+        raise pytest.Collector.CollectError(
             f"{name}.{law} drops a law of the contract. Override it with a method that calls"
             f" super().{law}(conformance) and is marked @pytest.mark.xfail(reason='...')"
         )

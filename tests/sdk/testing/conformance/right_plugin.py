@@ -1,0 +1,157 @@
+"""A small plugin that keeps every law; the wrong ones differ from it in one thing each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from duplex_sdk.audio import PcmChunk
+from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, PluginOption, PluginSpec
+from duplex_sdk.stage import (
+    Json,
+    LoadContext,
+    PipelineConfig,
+    StageConfig,
+    StageInfo,
+    StageModel,
+    StageOutput,
+    StagePrompt,
+    StageSession,
+    StageUnit,
+)
+from msgspec import structs
+
+RATE = 24_000
+WORD_MS = 100
+
+
+@dataclass
+class Talk:
+    """One session: its seed, and the words it still has to say."""
+
+    seed: int
+    words: deque[str] = field(default_factory=deque)
+    heard_ms: float = 0.0
+
+
+Unit = StageUnit[Talk]
+
+
+class RightModel(StageModel[Talk]):
+    """Answers a turn with four words in real time, each a noise of its own."""
+
+    def load(self, context: LoadContext) -> StageInfo:
+        return StageInfo()
+
+    def open(self, session: StageSession) -> Talk:
+        return Talk(session.seed)
+
+    def cancel(self, state: Talk, epoch: int, heard_ms: float) -> None:
+        state.words.clear()
+        state.heard_ms = 0.0
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        talk, prompt = unit.state, unit.prompt
+        if prompt.kind == "discard":
+            talk.heard_ms = 0.0
+        if prompt.audio is not None:
+            talk.heard_ms += prompt.audio.duration_ms
+        if prompt.final or prompt.kind == "conversation":
+            length, talk.heard_ms = f"{talk.heard_ms:.0f} ms", 0.0
+            yield unit.output(user_text=length, user_text_final=True)
+            if prompt.respond:
+                talk.words.extend(self.reply(talk, prompt, length))
+        if talk.words:
+            yield self.say(unit, talk.words.popleft())
+
+    def reply(self, talk: Talk, prompt: StagePrompt, length: str) -> list[str]:
+        return ["That ", "took ", length, ", indeed."]
+
+    def say(self, unit: Unit, word: str) -> StageOutput:
+        left = bool(unit.state.words)
+        return unit.output(
+            text=word,
+            audio=sound(word),
+            marks=((len(word), WORD_MS),),
+            end_of_turn=not left,
+            again_ms=WORD_MS if left else None,
+        )
+
+
+class RightNativeModel(RightModel):
+    """Takes a unit of input for each unit of output."""
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        talk, prompt = unit.state, unit.prompt
+        if prompt.is_speech and prompt.audio is not None:
+            talk.heard_ms += prompt.audio.duration_ms
+        elif talk.heard_ms:
+            talk.words.extend(self.reply(talk, prompt, f"{talk.heard_ms:.0f} ms"))
+            talk.heard_ms = 0.0
+        if talk.words:
+            yield replace_again(self.say(unit, talk.words.popleft()))
+        else:
+            yield unit.output(listen=True)
+
+
+def replace_again(output: StageOutput) -> StageOutput:
+    """Without a tick: the next unit of input brings the answer on."""
+    return structs.replace(output, again_ms=None)
+
+
+def sound(word: str) -> PcmChunk:
+    source = np.random.default_rng(list(word.encode()))
+    return PcmChunk.of(source.uniform(-0.2, 0.2, RATE * WORD_MS // 1000), RATE)
+
+
+class Right(DuplexModelPlugin):
+    """Its option says which model stands behind it."""
+
+    early_input = False
+    quick = False
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return DuplexCapabilities.turn_based(
+            supports_multi_session=True, supports_text_only_turn=True
+        )
+
+    def pipeline(self) -> PipelineConfig:
+        model = f"wrong_models:{self.options['model']}"
+        return PipelineConfig((StageConfig("talk", model, quick=self.quick),))
+
+
+class RightEarly(Right):
+    early_input = True
+
+
+class RightQuick(Right):
+    quick = True
+
+
+class RightNative(Right):
+    """Decides by itself when to speak: as soon as the user has stopped."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return DuplexCapabilities.native(supports_multi_session=True, chunk_period_ms=WORD_MS)
+
+
+spec = PluginSpec(
+    name="right",
+    api="1.0",
+    factory="right_plugin:Right",
+    max_sessions=8,
+    options=(PluginOption("model", default="RightModel"),),
+)
+
+
+def with_model(model: str, factory: str = "right_plugin:Right") -> PluginSpec:
+    """The right plugin in front of another model."""
+    return replace(spec, factory=factory, options=(PluginOption("model", default=model),))
+
+
+def behind(factory: str, **changes: Json) -> PluginSpec:
+    """Another plugin in front of the right model."""
+    fields: Mapping[str, Json] = {"factory": factory, **changes}
+    return replace(spec, **fields)

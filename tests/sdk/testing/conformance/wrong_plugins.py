@@ -1,0 +1,227 @@
+"""Plugin objects that break one law each, in front of a model that keeps them all."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from duplex_sdk.plugin import (
+    AppendPiece,
+    AppendRequest,
+    DuplexAppendPlan,
+    DuplexCapabilities,
+    DuplexDataPlane,
+    DuplexModelSessionState,
+    ModelResult,
+    PcmReservation,
+    UnitBuffer,
+)
+from duplex_sdk.stage import Json, PipelineConfig, StageOutput
+from msgspec.structs import replace
+from right_plugin import Right
+
+
+class CannotBeMade(Right):
+    def __init__(self, options: Mapping[str, Json]) -> None:
+        raise FileNotFoundError("weights.bin")
+
+
+class OtherCapabilitiesEachTime(Right):
+    count = itertools.count()
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return DuplexCapabilities.turn_based(
+            supports_multi_session=True, target_barge_in_latency_ms=next(self.count)
+        )
+
+
+class OtherPipelineEachTime(Right):
+    def pipeline(self) -> PipelineConfig:
+        return PipelineConfig(super().pipeline().stages, stage_input=lambda output, context: ())
+
+
+class MissingModel(Right):
+    def pipeline(self) -> PipelineConfig:
+        self.options = {"model": "NoSuchModel"}
+        return super().pipeline()
+
+
+class MutatesConfig(Right):
+    async def prepare_runtime_config(
+        self, config: Mapping[str, Json], *, model_config: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        config["voice"] = "mine"  # type: ignore[index]
+        return {}
+
+
+class MutatesTheRuntimeConfig(Right):
+    def runtime_config_for_function_output(
+        self, config: Mapping[str, Json], current: Mapping[str, Json], item: Mapping[str, Json]
+    ) -> Mapping[str, Json] | None:
+        current["results"] = [item]  # type: ignore[index]
+        return current
+
+
+class ForgetsTheRuntimeConfig(Right):
+    def runtime_config_for_update(
+        self, config: Mapping[str, Json], current: Mapping[str, Json], *, started: bool
+    ) -> Mapping[str, Json]:
+        return None  # type: ignore[return-value]
+
+
+class TrustsItsClients(Right):
+    def validate_client_extra_body(self, extra_body: Mapping[str, Json] | None) -> None:
+        if extra_body:
+            float(extra_body["temperature"])
+
+
+class BlocksTheLoop(Right):
+    def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
+        time.sleep(0.02)
+        return super().plan_append(request)
+
+
+class MutatesTheConversation(Right):
+    def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
+        request.session.runtime["turns"] = 1  # type: ignore[index]
+        return super().plan_append(request)
+
+
+class DropsTheEnd(Right):
+    def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
+        plan = super().plan_append(request)
+        return DuplexAppendPlan(replace(plan.prompt, final=False))
+
+
+class CountsItsPlans(Right):
+    count = itertools.count()
+
+    def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
+        plan = super().plan_append(request)
+        return DuplexAppendPlan(replace(plan.prompt, data={"plan": next(self.count)}))
+
+
+class _TwicePlane(DuplexDataPlane):
+    def project(
+        self, output: StageOutput, *, state: DuplexModelSessionState, context: object
+    ) -> Iterable[ModelResult]:
+        return 2 * tuple(super().project(output, state=state, context=context))
+
+
+class ProjectsTwice(Right):
+    data_plane = _TwicePlane()
+
+
+class _RawPlane(DuplexDataPlane):
+    def project(
+        self, output: StageOutput, *, state: DuplexModelSessionState, context: object
+    ) -> Iterable[Any]:
+        return ({"audio": output.audio},)
+
+
+class ProjectsRawOutputs(Right):
+    data_plane = _RawPlane()
+
+
+class _PlaneWithMemory(DuplexDataPlane):
+    """It says each text once it knows the next one: of whichever session that is."""
+
+    waiting = ""
+
+    def project(
+        self, output: StageOutput, *, state: DuplexModelSessionState, context: object
+    ) -> Iterable[ModelResult]:
+        text, self.waiting = self.waiting, output.text or ""
+        if output.end_of_turn:
+            text, self.waiting = text + self.waiting, ""
+        return (ModelResult(text=text, audio=output.audio, end_of_turn=output.end_of_turn),)
+
+
+class RemembersInTheDataPlane(Right):
+    data_plane = _PlaneWithMemory()
+
+
+class _StrictPlane(DuplexDataPlane):
+    def close_stream(self, request_id: str, *, state: DuplexModelSessionState) -> None:
+        del vars(state)[request_id]
+
+    def begin_request(self, request_id: str, *, state: DuplexModelSessionState) -> None:
+        vars(state)[request_id] = True
+
+
+class ClosesStreamsOnce(Right):
+    data_plane = _StrictPlane()
+
+
+class SharesItsBuffer(Right):
+    state = DuplexModelSessionState(UnitBuffer(1600, 16_000))
+
+    def create_session_state(self) -> DuplexModelSessionState:
+        return self.state
+
+
+class _LosingBuffer(UnitBuffer):
+    """Each append loses its last sample."""
+
+    def prepare_append(
+        self, piece: AppendPiece, *, operation_id: str, allow_emit: bool
+    ) -> PcmReservation | None:
+        if piece.audio is not None:
+            piece = replace(piece, audio=replace(piece.audio, data=piece.audio.data[:-4]))
+        return super().prepare_append(piece, operation_id=operation_id, allow_emit=allow_emit)
+
+
+class _EagerBuffer(UnitBuffer):
+    def prepare_append(
+        self, piece: AppendPiece, *, operation_id: str, allow_emit: bool
+    ) -> PcmReservation | None:
+        return super().prepare_append(piece, operation_id=operation_id, allow_emit=True)
+
+
+class _UncountedBuffer(UnitBuffer):
+    @property
+    def pending_byte_count(self) -> int:
+        return 0
+
+
+class _StickyBuffer(UnitBuffer):
+    def clear(self) -> None:
+        pass
+
+
+class _AnyRateBuffer(UnitBuffer):
+    def prepare_append(
+        self, piece: AppendPiece, *, operation_id: str, allow_emit: bool
+    ) -> PcmReservation | None:
+        if piece.audio is not None:
+            piece = replace(piece, audio=replace(piece.audio, rate=self._rate))
+        return super().prepare_append(piece, operation_id=operation_id, allow_emit=allow_emit)
+
+
+class _Buffered(Right):
+    buffer: type[UnitBuffer]
+
+    def create_session_state(self) -> DuplexModelSessionState:
+        return DuplexModelSessionState(self.buffer(1600, 16_000))
+
+
+class LosesSamples(_Buffered):
+    buffer = _LosingBuffer
+
+
+class CutsTooEarly(_Buffered):
+    buffer = _EagerBuffer
+
+
+class CountsNothing(_Buffered):
+    buffer = _UncountedBuffer
+
+
+class NeverClears(_Buffered):
+    buffer = _StickyBuffer
+
+
+class TakesAnyRate(_Buffered):
+    buffer = _AnyRateBuffer
