@@ -41,14 +41,17 @@ class ThreeStages(DuplexModelPlugin):
     """Answers every committed turn with the same words."""
 
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
-        return DuplexCapabilities.turn_based(output_sample_rate_hz=RATE)
+        return DuplexCapabilities.turn_based(
+            output_sample_rate_hz=RATE, supports_chat_completions=True
+        )
 
     def pipeline(self) -> PipelineConfig:
         return PipelineConfig(
             stages=tuple(
                 StageConfig(name, model=f"three_stages:{name.title()}")
                 for name in ("text", "tone", "codec")
-            )
+            ),
+            turn_requests=True,
         )
 
 

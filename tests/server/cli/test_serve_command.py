@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -72,8 +73,8 @@ async def start(*arguments: str, **environment: str) -> asyncio.subprocess.Proce
 
 
 @asynccontextmanager
-async def serve(*arguments: str, **environment: str):
-    served = Served(await start("--plugin", "scripted", "--port", "0", *arguments, **environment))
+async def serve(*arguments: str, plugin: str = "scripted", **environment: str):
+    served = Served(await start("--plugin", plugin, "--port", "0", *arguments, **environment))
     try:
         await served.wait_listening()
         yield served
@@ -170,6 +171,26 @@ async def test_client_faults_leave_no_traceback_and_a_server_that_serves():
     assert "Traceback" not in "".join(served.said)
 
 
+async def test_turn_mode_answers_written_questions_and_says_so():
+    arguments = ("--session-mode", "turn", "--warmup-frames", "1")
+    async with serve(*arguments, plugin="local") as served:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{served.port}") as client:
+            question = {"role": "user", "content": "What is two plus three?"}
+            answer = await client.post("/v1/chat/completions", json={"messages": [question]})
+            health = (await client.get("/health")).json()
+            page = await client.get("/")
+        code = await served.stop()
+    assert answer.json()["choices"][0]["message"]["content"] == "2 plus 3 is 5."
+    assert (health["status"], health["session_mode"]) == ("ok", "turn")
+    assert page.json()["error"]["code"] == "unsupported"
+    assert code == 0
+    said = "".join(served.said)
+    assert "warmed up" in said
+    assert "chat completions: http://127.0.0.1" in said
+    assert "realtime" not in said
+    assert "Traceback" not in said
+
+
 async def test_taken_port_is_one_sentence_and_a_hint():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -190,6 +211,7 @@ async def test_taken_port_is_one_sentence_and_a_hint():
         (["--plugin", "scripted", "--plugin-option", "colour=blue"], 2, "no option 'colour'"),
         (["--plugin", "scripted", "--allowed-origin", "friend"], 2, "allowed_origins"),
         (["--plugin", "scripted", "--session-mode", "turn"], 2, "answers in sessions only"),
+        (["--plugin", "scripted", "--chat-backend", "engine"], 2, "answers in sessions only"),
         (["--plugin", "scripted", "--stage", "talker.replicas=2"], 2, "stages.talker: no such"),
         (["--plugin", "scripted", "--stage", "scripted.backend=vllm"], 2, "(from --stage)"),
         (["--plugin", "scripted", "--stage", "scripted.replicas=no"], 2, "scripted.replicas"),
