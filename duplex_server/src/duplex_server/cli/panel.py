@@ -15,16 +15,18 @@ from duplex_server.settings import ResolvedSettings
 if TYPE_CHECKING:
     from duplex_server.entrypoints import AsyncOmni
 
+    from .stack import ServingStack
+
 __all__ = ["print_panel"]
 
 
-def print_panel(resolved: ResolvedSettings, omni: AsyncOmni, address: str) -> None:
+def print_panel(resolved: ResolvedSettings, stack: ServingStack, address: str) -> None:
     """Say where the server is, what it serves and how many may talk at once."""
     rows = {
-        **_ways_in(omni, address),
+        **_ways_in(stack.omni, address),
         "plugin": _plugin(resolved),
-        "device": _device(omni),
-        "key": "required" if resolved.settings.serving.api_keys else "none needed",
+        "device": _device(stack.omni),
+        "key": _key(resolved, stack),
     }
     console = Console()
     if console.is_terminal:
@@ -57,6 +59,13 @@ def _device(omni: AsyncOmni) -> str:
     if omni.device == "cpu" and nobody_chose and not cuda_devices():
         return "cpu  (no CUDA device here; large models are slow on it)"
     return omni.device
+
+
+def _key(resolved: ResolvedSettings, stack: ServingStack) -> str:
+    authenticator = stack.extensions.authenticator
+    if authenticator is not None:
+        return f"{type(authenticator).__name__} admits clients"
+    return "required" if resolved.settings.serving.api_keys else "none needed"
 
 
 def _plugin(resolved: ResolvedSettings) -> str:

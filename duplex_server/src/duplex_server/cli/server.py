@@ -10,6 +10,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import uvicorn
 
@@ -20,7 +21,9 @@ from .logs import configure_logs
 from .panel import print_panel
 from .stack import Application, ServingStack, stack_of
 
-__all__ = ["serve_until_signal"]
+__all__ = ["OnListening", "serve_until_signal"]
+
+OnListening: TypeAlias = Callable[[ResolvedSettings, ServingStack, str], None]
 
 _log = logging.getLogger(__name__)
 _TRANSPORT_MARGIN_BYTES = 1024 * 1024
@@ -29,8 +32,18 @@ _GRACE_AFTER_CLOSE_S = 3.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def serve_until_signal(resolved: ResolvedSettings) -> int:
+def serve_until_signal(
+    resolved: ResolvedSettings,
+    *,
+    listening: socket.socket | None = None,
+    on_listening: OnListening = print_panel,
+) -> int:
     """Start the engine, serve, and end cleanly at SIGINT or SIGTERM.
+
+    Args:
+        resolved: what to serve.
+        listening: a bound socket, which is closed at the end; None: bound as the settings say.
+        on_listening: called with settings, stack and address once clients can come.
 
     Returns:
         0 after a clean end, 1 when it was interrupted before it served.
@@ -42,10 +55,11 @@ def serve_until_signal(resolved: ResolvedSettings) -> int:
     configure_logs(settings.log_level)
     # Bound before the model is loaded: a taken port should be known at once. It listens only when
     # the engine is warm, so no client ever waits for that.
-    listening = bind_socket(settings.serving.host, settings.serving.port)
+    if listening is None:
+        listening = bind_socket(settings.serving.host, settings.serving.port)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(resolved, listening))
+            runner.run(_serve(resolved, listening, on_listening))
     except KeyboardInterrupt:
         _log.info("stopped before the server was ready")
         return 1
@@ -54,19 +68,24 @@ def serve_until_signal(resolved: ResolvedSettings) -> int:
     return 0
 
 
-async def _serve(resolved: ResolvedSettings, listening: socket.socket) -> None:
+async def _serve(
+    resolved: ResolvedSettings, listening: socket.socket, on_listening: OnListening
+) -> None:
     stack = stack_of(resolved)
     _log.info("starting plugin %s", resolved.spec.name)
     try:
         await stack.omni.start()
         await stack.warm_up()
-        await _serve_engine(resolved, stack, listening)
+        await _serve_engine(resolved, stack, listening, on_listening)
     finally:
         await stack.omni.stop()
 
 
 async def _serve_engine(
-    resolved: ResolvedSettings, stack: ServingStack, listening: socket.socket
+    resolved: ResolvedSettings,
+    stack: ServingStack,
+    listening: socket.socket,
+    on_listening: OnListening,
 ) -> None:
     settings = resolved.settings
     try:
@@ -79,7 +98,7 @@ async def _serve_engine(
         _uvicorn_config(asgi, settings),
         app,
         close_timeout_s=resolved.session_limits.close_timeout_s,
-        on_listening=lambda: print_panel(resolved, stack.omni, address),
+        on_listening=lambda: on_listening(resolved, stack, address),
     )
     _tune_collector()
     await server.serve(sockets=[listening])

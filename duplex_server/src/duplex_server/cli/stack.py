@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, TypeAlias
 
+from duplex_sdk.discovery import load_hooks
+
 from duplex_server.entrypoints import DuplexOmni, TurnModel, warm_up, warm_up_turns
-from duplex_server.serving import DuplexApp, ServingOptions, TurnApp
+from duplex_server.serving import DuplexApp, ServingOptions, TurnApp, find_extensions
 from duplex_server.settings import SettingsError
 from duplex_server.stages import StageSettingError
 
@@ -26,9 +28,16 @@ class ServingStack(ABC):
 
     Attributes:
         omni: the engine.
+        extensions: what installed packages add to the application.
     """
 
     omni: AsyncOmni
+
+    def __init__(self, resolved: ResolvedSettings) -> None:
+        self._resolved = resolved
+        # No package is told a key.
+        told = resolved.settings.model_dump(mode="json", exclude={"serving": {"api_keys"}})
+        self.extensions = find_extensions(load_hooks(), told)
 
     @abstractmethod
     async def warm_up(self) -> None:
@@ -41,6 +50,17 @@ class ServingStack(ABC):
         Raises:
             ValueError: an allowed origin is not one.
         """
+
+    def _options(self) -> ServingOptions:
+        settings, serving = self._resolved.settings, self._resolved.settings.serving
+        return ServingOptions(
+            api_keys=tuple(key.get_secret_value() for key in serving.api_keys),
+            allowed_origins=serving.allowed_origins,
+            max_frame_bytes=serving.max_frame_bytes,
+            config_timeout_s=serving.config_timeout_s,
+            chat_backend=settings.chat_backend,
+            extensions=self.extensions,
+        )
 
 
 def stack_of(resolved: ResolvedSettings) -> ServingStack:
@@ -59,7 +79,7 @@ def stack_of(resolved: ResolvedSettings) -> ServingStack:
 
 class _DuplexStack(ServingStack):
     def __init__(self, resolved: ResolvedSettings) -> None:
-        self._resolved = resolved
+        super().__init__(resolved)
         self.omni: DuplexOmni = DuplexOmni(
             resolved.spec,
             resolved.plugin_options,
@@ -77,12 +97,12 @@ class _DuplexStack(ServingStack):
         await warm_up(self.omni)
 
     def application(self) -> Application:
-        return DuplexApp(self.omni, _serving_options(self._resolved))
+        return DuplexApp(self.omni, self._options())
 
 
 class _TurnStack(ServingStack):
     def __init__(self, resolved: ResolvedSettings) -> None:
-        self._resolved = resolved
+        super().__init__(resolved)
         self._model = TurnModel.load(
             resolved.spec,
             resolved.plugin_options,
@@ -101,15 +121,4 @@ class _TurnStack(ServingStack):
             await warm_up_turns(self.omni)
 
     def application(self) -> Application:
-        return TurnApp(self._model, self.omni, _serving_options(self._resolved))
-
-
-def _serving_options(resolved: ResolvedSettings) -> ServingOptions:
-    settings, serving = resolved.settings, resolved.settings.serving
-    return ServingOptions(
-        api_keys=tuple(key.get_secret_value() for key in serving.api_keys),
-        allowed_origins=serving.allowed_origins,
-        max_frame_bytes=serving.max_frame_bytes,
-        config_timeout_s=serving.config_timeout_s,
-        chat_backend=settings.chat_backend,
-    )
+        return TurnApp(self._model, self.omni, self._options())

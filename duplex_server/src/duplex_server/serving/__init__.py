@@ -6,6 +6,7 @@ from .app import DuplexApp
 from .asgi import ServingOptions
 from .attachments import AttachmentRegistry
 from .envelope import ConnectionEnvelope
+from .extensions import ServerExtensions, find_extensions
 from .metrics import ServingMetrics
 from .profiles import ConnectionProfile, DuplexProfile, OpenAIProfile
 from .realtime import ConnectionLimits, OmniDuplexSessionHandler
@@ -22,8 +23,10 @@ __all__ = [
     "OmniDuplexSessionHandler",
     "OpenAIProfile",
     "RealtimeSocket",
+    "ServerExtensions",
     "ServingMetrics",
     "ServingOptions",
     "SocketGone",
     "TurnApp",
+    "find_extensions",
 ]

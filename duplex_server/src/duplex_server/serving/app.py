@@ -29,6 +29,7 @@ from .envelope import ConnectionEnvelope
 from .health import health_document
 from .http import DEMO_FOLDER, HttpRoutes
 from .metrics import ServingMetrics
+from .observers import ObserverThreads
 from .origin import OriginRule
 from .realtime import ConnectionLimits, OmniDuplexSessionHandler
 from .websocket import StarletteSocket
@@ -41,6 +42,7 @@ __all__ = ["DuplexApp"]
 _MODE = "duplex"
 _STATIC_PREFIX = "/static/"
 _REALTIME_PATHS = ("/v1/realtime", "/v1/duplex")
+_OBSERVERS_S = 3.0
 
 
 class DuplexApp:
@@ -63,12 +65,14 @@ class DuplexApp:
         self._origins = OriginRule(options.allowed_origins)
         self.registry = AttachmentRegistry()
         self.metrics = ServingMetrics()
+        self._observers = ObserverThreads(options.extensions.observers)
         register_engine(omni, self.metrics.registry)
         ids = ids or SecretIds()
         self._realtime = OmniDuplexSessionHandler(
             omni,
             self.registry,
             self.metrics,
+            observers=self._observers,
             ids=ids,
             limits=ConnectionLimits(
                 max_frame_bytes=options.max_frame_bytes,
@@ -122,6 +126,7 @@ class DuplexApp:
                 await self._omni.close_all_sessions("shutdown")
                 await self.registry.wait_empty(timeout_s)
         await self.registry.let_go()
+        await asyncio.to_thread(self._observers.close, _OBSERVERS_S)
 
     async def realtime(self, websocket: WebSocket) -> None:
         """The realtime routes, in both profiles."""
@@ -139,6 +144,7 @@ class DuplexApp:
             Mount(_STATIC_PREFIX, StaticFiles(directory=DEMO_FOLDER)),
             *http.routes(),
             *(WebSocketRoute(path, self.realtime) for path in _REALTIME_PATHS),
+            *self._options.extensions.routes,
             *http.other_routes(),
         ]
         return gated(

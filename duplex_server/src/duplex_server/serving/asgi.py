@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from starlette.applications import Starlette
@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from .admission import Admission
 from .auth import ApiKeys
+from .extensions import ServerExtensions
 from .gate import Gate
 from .http_errors import error_response
 from .origin import OriginRule
@@ -32,6 +34,7 @@ class ServingOptions:
         config_timeout_s: longest wait for a first frame.
         chat_backend: what answers chat completions; None: the engine, where the model serves
             requests without a session, else sessions, where it answers without being spoken to.
+        extensions: what installed packages add.
     """
 
     api_keys: Sequence[str] = ()
@@ -39,6 +42,7 @@ class ServingOptions:
     max_frame_bytes: int = 15 * 1024 * 1024
     config_timeout_s: float = 10.0
     chat_backend: Literal["engine", "session"] | None = None
+    extensions: ServerExtensions = field(default_factory=ServerExtensions)
 
 
 def gated(
@@ -60,7 +64,7 @@ def gated(
     """
     gate = Middleware(
         Gate,
-        keys=ApiKeys(options.api_keys),
+        admission=Admission(ApiKeys(options.api_keys), options.extensions.authenticator),
         origins=origins,
         open_paths=open_paths,
         open_prefix=open_prefix,

@@ -7,7 +7,8 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .auth import ApiKeys, presented_key
+from .admission import Admission
+from .auth import presented_key
 from .http_errors import error_response
 from .origin import OriginRule
 
@@ -23,7 +24,7 @@ class Gate:
 
     Args:
         app: what lies behind.
-        keys: the server's API keys.
+        admission: who may use the server.
         origins: the rule for pages of other origins.
         open_paths: what may be read without a key: it holds nothing.
         open_prefix: the same for everything below a folder; None: no folder.
@@ -33,13 +34,13 @@ class Gate:
         self,
         app: ASGIApp,
         *,
-        keys: ApiKeys,
+        admission: Admission,
         origins: OriginRule,
         open_paths: frozenset[str],
         open_prefix: str | None = None,
     ) -> None:
         self._app = app
-        self._keys = keys
+        self._admission = admission
         self._origins = origins
         self._open_paths = open_paths
         self._open_prefix = open_prefix
@@ -48,7 +49,7 @@ class Gate:
         """Pass the request on, or answer it with 401 or 403."""
         refusal = None
         if scope["type"] in ("http", "websocket"):
-            refusal = self._refusal(scope)
+            refusal = await self._refusal(scope)
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
@@ -56,7 +57,7 @@ class Gate:
         else:
             await _deny(refusal, scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Response | None:
+    async def _refusal(self, scope: Scope) -> Response | None:
         connection = HTTPConnection(scope)
         if self._changes_something(scope) and not self._origin_allowed(connection.headers, scope):
             return error_response(403, "origin_not_allowed", "this origin may not use the server")
@@ -64,7 +65,7 @@ class Gate:
             key = presented_key(
                 connection.headers.get("authorization"), scope.get("subprotocols", ())
             )
-            if not self._keys.accept(key):
+            if not await self._admission.admits(key, connection.headers):
                 return error_response(
                     401,
                     "invalid_api_key",
@@ -87,7 +88,7 @@ class Gate:
         )
 
     def _needs_key(self, scope: Scope) -> bool:
-        if not self._keys.required:
+        if not self._admission.needed:
             return False
         reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         path = scope["path"]

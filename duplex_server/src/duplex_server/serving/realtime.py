@@ -27,6 +27,7 @@ from .envelope import ConnectionEnvelope
 from .http_errors import error_response, status_of_refusal
 from .idle import IdleWatch
 from .metrics import ServingMetrics
+from .observers import ObserverThreads
 from .opening import HandshakeRefusedError, Opened, SessionOpener
 from .profiles import ConnectionProfile
 from .resuming import EventsLostError, SessionResumer
@@ -83,12 +84,14 @@ class OmniDuplexSessionHandler:
         registry: AttachmentRegistry,
         metrics: ServingMetrics,
         *,
+        observers: ObserverThreads,
         ids: IdSource,
         limits: ConnectionLimits,
     ) -> None:
         self._omni = omni
         self._registry = registry
         self._metrics = metrics
+        self._observers = observers
         self._ids = ids
         self._limits = limits
         self._opener = SessionOpener(
@@ -181,13 +184,15 @@ class OmniDuplexSessionHandler:
         self, socket: RealtimeSocket, profile: ConnectionProfile, opened: Opened
     ) -> _Connected:
         attachment = Attachment(socket, opened.handle.lease_generation)
+        session_id = opened.handle.session_id
+        trace = self._observers.traced(session_id, session_trace(session_id, profile.name))
         served = ServedSession(
             self._omni,
             opened.handle,
             profile,
             attachment,
             ids=self._ids,
-            observer=self._metrics.observer(session_trace(opened.handle.session_id, profile.name)),
+            observer=self._metrics.observer(trace),
         )
         self._registry.add(served)
         return _Connected(served, attachment, opened.first)

@@ -78,7 +78,11 @@ class TurnApp:
 
     def asgi(self) -> Starlette:
         """The application to run."""
-        routes = [*self._http.routes(), *self._http.other_routes()]
+        routes = [
+            *self._http.routes(),
+            *self._options.extensions.routes,
+            *self._http.other_routes(),
+        ]
         return gated(
             routes,
             self._options,
