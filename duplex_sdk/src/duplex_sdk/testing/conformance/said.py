@@ -40,7 +40,7 @@ class Answer:
     Attributes:
         text: all text.
         audio: all samples.
-        heard: what the model understood.
+        heard: the turns that the model understood; how it came to them in pieces is no promise.
         calls: tools it called.
         ends: how often the turn was ended.
         errors: failures, in words.
@@ -86,7 +86,7 @@ def answer(said: Sequence[Said]) -> Answer:
     return Answer(
         text="".join(output.text or "" for output in shown),
         audio=np.concatenate(samples) if samples else np.zeros(0, float32),
-        heard=tuple(output.user_text for output in outputs if output.user_text),
+        heard=_heard(outputs),
         calls=tuple(
             f"{output.tool_call.name}({output.tool_call.arguments})"
             for output in shown
@@ -95,3 +95,11 @@ def answer(said: Sequence[Said]) -> Answer:
         ends=sum(output.end_of_turn for output in shown),
         errors=tuple(output.error.message for output in outputs if output.error is not None),
     )
+
+
+def _heard(outputs: Sequence[StageOutput]) -> tuple[str, ...]:
+    """Whole turns where the model tells them, else all pieces together."""
+    told = [output for output in outputs if output.user_text]
+    whole = tuple(output.user_text or "" for output in told if output.user_text_final)
+    pieces = "".join(output.user_text or "" for output in told)
+    return whole or ((pieces,) if pieces else ())

@@ -25,6 +25,8 @@ from .breach import breach, does_not_apply, require
 
 __all__ = ["LoadedStage", "Settings", "Subject"]
 
+_BETWEEN_S = 1000.0
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -51,11 +53,14 @@ class Subject:
     Attributes:
         spec: the descriptor.
         settings: of the author's suite.
+        clock: the latest moment any host of the models has seen, seconds. A model lives through
+            many benches, and its clock never goes back.
     """
 
     def __init__(self, spec: PluginSpec, settings: Settings) -> None:
         self.spec = spec
         self.settings = settings
+        self.clock = 0.0
         self._plugin: DuplexModelPlugin | None = None
         self._stages: tuple[LoadedStage, ...] | None = None
         self._unload: list[Callable[[], None]] = []
@@ -94,6 +99,10 @@ class Subject:
     def pipeline(self) -> PipelineConfig:
         """The plugin's stages."""
         return plugin_pipeline(self.spec, self.plugin)
+
+    def next_clock(self) -> float:
+        """Where the clock of a new bench begins: a round figure, later than all before it."""
+        return (self.clock // _BETWEEN_S + 1) * _BETWEEN_S
 
     @property
     def native(self) -> bool:
