@@ -22,6 +22,7 @@ from duplex_sdk.protocol.duplex import (
     SignalTurn,
     TruncateItem,
     UpdateSession,
+    encode_base64,
 )
 
 from .action import action
@@ -151,16 +152,10 @@ def play(world: World, who: int, ms: int, rate: int) -> None:
     """Add an item of recorded speech."""
     part = {
         "type": "input_audio",
-        "audio": _encoded(ms, rate),
+        "audio": encode_base64(sound(ms, rate)),
         "format": {"type": "audio/pcm", "rate": rate},
     }
     _send(world, who, CreateItem, item={"role": "user", "content": [part]})
-
-
-def _encoded(ms: int, rate: int) -> str:
-    import base64
-
-    return base64.b64encode(sound(ms, rate)).decode()
 
 
 @action(2)

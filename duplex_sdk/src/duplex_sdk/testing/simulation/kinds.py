@@ -86,7 +86,7 @@ _SUSTAINED = {
     "overlap_short_ack_ms": 400,
     "overlap_barge_in_ms": 600,
 }
-_G711 = {"output": {"format": {"type": "audio/pcmu"}}}
+_G711 = {"output": {"format": {"type": "g711_ulaw"}}}
 _LIMITED = {**_COMMIT, "limit_units": 500}
 
 SCRIPTED_KINDS: Mapping[str, Kind] = {
