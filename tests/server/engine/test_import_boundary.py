@@ -6,6 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from duplex_server.engine.async_omni_engine import AsyncOmniEngine
+from duplex_server.engine.duplex_omni_engine import DuplexOmniEngine
+from duplex_server.engine.duplex_orchestrator import DuplexOrchestrator
+from duplex_server.engine.omni_engine_base import OmniEngineBase
+from duplex_server.engine.orchestrator import Orchestrator
+from duplex_server.engine.orchestrator_base import OrchestratorBase
+from duplex_server.entrypoints import AsyncOmni, AsyncOmniBase, DuplexOmni, Omni, OmniBase
 
 import duplex_server
 
@@ -53,3 +60,16 @@ def test_turn_based_stack_loads_no_module_of_sessions() -> None:
 def test_turn_based_classes_know_no_duplex_word(path: str) -> None:
     text = NAMES.sub("", (SOURCE / path).read_text())
     assert not re.search("duplex", text, re.IGNORECASE)
+
+
+def test_sessions_extend_turns_and_turns_the_shared_base_in_every_layer() -> None:
+    assert _line_of(DuplexOmni) == [DuplexOmni, AsyncOmni, AsyncOmniBase, OmniBase]
+    assert _line_of(Omni) == [Omni, OmniBase]
+    assert _line_of(DuplexOmniEngine) == [DuplexOmniEngine, AsyncOmniEngine, OmniEngineBase]
+    assert _line_of(DuplexOrchestrator)[:3] == [DuplexOrchestrator, Orchestrator, OrchestratorBase]
+
+
+def _line_of(kind: type) -> list[type]:
+    """Its classes from this package, itself first."""
+    ours = ("duplex_server.engine.", "duplex_server.entrypoints.")
+    return [each for each in kind.__mro__ if each.__module__.startswith(ours)]

@@ -49,6 +49,8 @@ class Remembering(StageModel[StageSession]):
         return StageInfo(max_sessions=PLACES)
 
     def open(self, session: StageSession) -> StageSession:
+        if session.config.get("instructions") == f"break the {self.name}":
+            raise ValueError("no state for this")
         OPEN.add((self.name, session.session_id))
         return session
 
@@ -210,6 +212,17 @@ async def test_failed_request_ends_with_its_error_alone(start: Start, word: str)
         with pytest.raises(RequestFailedError) as failed:
             await ask(omni, f"well {word}" if word == "unspeakable" else word)
         assert failed.value.code in ("runtime_failed", "runtime_append_failed")
+        assert words_of(await ask(omni, "still here")) == "still here "
+        await nothing_is_left(omni)
+
+
+@pytest.mark.parametrize("stage", ["writer", "speaker"])
+async def test_stage_that_cannot_begin_fails_the_request(start: Start, stage: str) -> None:
+    async with start() as omni:
+        question = Question("hello", config={"instructions": f"break the {stage}"})
+        with pytest.raises(RequestFailedError) as failed:
+            await ask(omni, question)
+        assert failed.value.code == "runtime_failed"
         assert words_of(await ask(omni, "still here")) == "still here "
         await nothing_is_left(omni)
 

@@ -17,7 +17,12 @@ import openai
 import pytest
 from duplex_sdk.audio import PcmChunk
 from duplex_sdk.errors import DuplexError
-from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, PluginSpec
+from duplex_sdk.plugin import (
+    DuplexCapabilities,
+    DuplexModelPlugin,
+    DuplexSessionRuntimeConfig,
+    PluginSpec,
+)
 from duplex_sdk.stage import (
     LoadContext,
     PipelineConfig,
@@ -312,6 +317,16 @@ async def test_deployment_may_ask_for_sessions_all_the_same() -> None:
     options = ServingOptions(chat_backend="session")
     async with Harness().server(spec(), serving=options) as server:
         async with await server.omni.open_session():
+            assert (await post(http(server), asking("hi"))).status_code == 503
+        assert (await post(http(server), asking("hi"))).status_code == 200
+
+
+async def test_model_without_a_place_to_spare_answers_in_sessions() -> None:
+    # Both places of the stage belong to the two sessions of this deployment.
+    limits = DuplexSessionRuntimeConfig(max_sessions=2)
+    async with Harness().server(spec(), limits=limits) as server:
+        assert server.omni.turn_request_places == 0
+        async with await server.omni.open_session(), await server.omni.open_session():
             assert (await post(http(server), asking("hi"))).status_code == 503
         assert (await post(http(server), asking("hi"))).status_code == 200
 

@@ -33,6 +33,13 @@ class AsyncOmniEngine(OmniEngineBase):
         """Requests without a session that have something in the stages."""
         return 0 if self._orchestrator is None else self._orchestrator.turn_request_count
 
+    @property
+    def turn_request_places(self) -> int:
+        """How many such requests may be under way at once; 0 before the start."""
+        if self._orchestrator is None or not self.pipeline.turn_requests:
+            return 0
+        return self._orchestrator.turn_request_places
+
     def add_request(self, request: AddRequest) -> None:
         """Have a request answered; its sink hears of everything, also of the engine's end.
 

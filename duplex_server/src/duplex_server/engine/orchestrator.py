@@ -55,6 +55,13 @@ class Orchestrator(OrchestratorBase):
         """Requests that are under way or whose state in the stages is not closed yet."""
         return len(self._turns)
 
+    @property
+    def turn_request_places(self) -> int:
+        """How many requests may be under way at once; 0: sessions need every place there is."""
+        places = [pool.capacity for pool in self.pools if pool.capacity is not None]
+        spare = (each - self._reserved_places for each in places)
+        return max(0, min([self._max_turn_requests, *spare]))
+
     # Seams
 
     def _dispatch_message(self, message: Any) -> bool:
@@ -114,9 +121,7 @@ class Orchestrator(OrchestratorBase):
             return RequestFailedError("invalid_argument", "this request is under way already")
         if message.sampling and len(message.sampling) != len(self.pools):
             return RequestFailedError("invalid_argument", "sampling has not one part per stage")
-        places = [pool.capacity for pool in self.pools if pool.capacity is not None]
-        room = min([self._max_turn_requests, *(each - self._reserved_places for each in places)])
-        if len(self._turns) >= room:
+        if len(self._turns) >= self.turn_request_places:
             return RequestFailedError("resource_exhausted", "too many requests at once")
         return None
 
@@ -165,8 +170,10 @@ class Orchestrator(OrchestratorBase):
     async def _close_turn(
         self, request: TurnRequestState, error: RequestFailedError | None, *, abort: bool
     ) -> None:
-        await self._cleanup_request_ids((request.request_id,), abort=abort)
-        # Told after that: who asks again at once must find the place free.
-        await self._close_stream(request.stream_id)
-        del self._turns[request.request_id]
-        request.sink.end(error)
+        try:
+            await self._cleanup_request_ids((request.request_id,), abort=abort)
+            await self._close_stream(request.stream_id)
+        finally:
+            # Told after that: who asks again at once must find the place free.
+            self._turns.pop(request.request_id, None)
+            request.sink.end(error)

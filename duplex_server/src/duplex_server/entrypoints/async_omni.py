@@ -52,6 +52,11 @@ class AsyncOmni(AsyncOmniBase):
         finally:
             self._turn_engine.end_request(request.request_id, abort=not whole)
 
+    @property
+    def turn_request_places(self) -> int:
+        """How many questions may be answered at once; 0: none, ever, as long as this runs."""
+        return self._turn_engine.turn_request_places
+
     def health(self) -> EngineHealth:
         """A snapshot for people and monitors; cheap, and safe on a dead engine."""
         return turn_health_of(self._turn_engine)

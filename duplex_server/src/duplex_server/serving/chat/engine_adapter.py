@@ -34,8 +34,9 @@ _PREPARE_TIMEOUT_S = 10.0
 
 
 def serves_requests(omni: AsyncOmni, capabilities: DuplexCapabilities) -> bool:
-    """Whether a model answers chat requests without a session."""
-    return capabilities.supports_chat_completions and omni.pipeline.turn_requests
+    """Whether a model answers chat requests without a session, and has places for them."""
+    declared = capabilities.supports_chat_completions and omni.pipeline.turn_requests
+    return declared and omni.turn_request_places > 0
 
 
 class EngineChatCompletionsAdapter(ChatCompletionsAdapter):
