@@ -5,6 +5,7 @@ from __future__ import annotations
 project = "duplex-sdk"
 copyright = "the duplex-sdk contributors"
 extensions = ["myst_parser"]
+exclude_patterns = ["examples"]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 3
 nitpicky = True
