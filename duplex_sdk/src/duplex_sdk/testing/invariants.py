@@ -123,6 +123,7 @@ class Life:
         told: events that found room, in order.
         errors: the error that answered a command, by the command's id.
         submits: units handed to the stage and not answered, op to (epoch, number).
+        late: the same, op to epoch, until any answer.
         accepted: units taken, per epoch.
         bound: request ids with accepted units, and their epoch.
         stopped: request ids that were asked to be aborted or released.
@@ -134,6 +135,7 @@ class Life:
     errors: dict[str, str] = field(default_factory=dict)
     submits: dict[int, tuple[int, int]] = field(default_factory=dict)
     requests: dict[int, str] = field(default_factory=dict)
+    late: dict[int, int] = field(default_factory=dict)
     accepted: dict[int, int] = field(default_factory=dict)
     bound: dict[str, int] = field(default_factory=dict)
     stopped: set[str] = field(default_factory=set)
@@ -260,9 +262,22 @@ def units_are_numbered_without_gaps(step: Step) -> None:
             fence = effect.submission.context.fence
             assert fence.epoch == step.after.epoch, "a unit of an ended epoch was submitted"
             life.submits[effect.op] = (fence.epoch, effect.submission.seq)
+            life.late[effect.op] = fence.epoch
             life.requests[effect.op] = effect.submission.context.request_id
     current = [op for op, (epoch, _) in life.submits.items() if epoch == step.after.epoch]
     assert len(current) <= 1, "two units are under way"
+
+
+def a_late_unit_is_called_back(step: Step) -> None:
+    """53: a unit that the stage took after its epoch was over."""
+    item = step.item
+    if not isinstance(item, inputs.UnitSubmitted) or item.fault is not None:
+        return
+    epoch = step.life.late.pop(item.op, None)
+    if epoch is not None and epoch < step.before.epoch and step.before.phase == "open":
+        request = step.life.requests[item.op]
+        aborted = [e for e in step.asked if isinstance(e, effects.AbortRequests)]
+        assert any(request in e.request_ids for e in aborted), f"{request} was taken and goes on"
 
 
 def a_request_is_new_until_a_unit_of_it_was_taken(step: Step) -> None:
@@ -386,6 +401,7 @@ STEP_LAWS: tuple[Callable[[Step], None], ...] = (
     an_interruption_of_input_drops_it,
     a_cancel_keeps_open_input,
     units_are_numbered_without_gaps,
+    a_late_unit_is_called_back,
     a_request_is_new_until_a_unit_of_it_was_taken,
     nothing_is_submitted_after_the_end_began,
     responses_are_told_in_order,
@@ -436,7 +452,8 @@ class SessionWatch:
                     f"{law.__name__}: {error}\nin {type(item).__name__}: {item}\ntold {told}"
                 ) from error
         for effect in asked:
-            assert not (isinstance(effect, effects.Report) and effect.level == "error"), effect
+            broke = isinstance(effect, effects.Report) and effect.level == "error"
+            assert not broke, f"nothing_breaks_inside: {effect}"
         self._before = after
         self._still = session.waiting_commands == 0 and not session.moving_input_bytes
 

@@ -147,7 +147,7 @@ def write(world: World, who: int, role: str) -> None:
     _send(world, who, CreateItem, item={"role": role, "content": [part]})
 
 
-@action(2, ms=(130, 900), rate=(16_000, 24_000))
+@action(4, ms=(130, 900), rate=(16_000, 24_000))
 def play(world: World, who: int, ms: int, rate: int) -> None:
     """Add an item of recorded speech."""
     part = {

@@ -100,7 +100,7 @@ def sleep(world: World, who: int, ms: int) -> None:
     world.run(ms)
 
 
-@action(2)
+@action(4)
 def open_session(world: World, who: int) -> None:
     """A client that has no session asks for one."""
     if world.talker(who) is None:
@@ -138,7 +138,7 @@ def touch(world: World, who: int, stale: bool) -> None:
     world.touch(who, stale=stale)
 
 
-@action(1, admits=_TRUTH, hesitates=_TRUTH)
+@action(2, admits=_TRUTH, hesitates=_TRUTH)
 def plugin_prepares(world: World, who: int, admits: bool, hesitates: bool) -> None:
     """How openings go from now on."""
     del who

@@ -9,8 +9,11 @@ from duplex_sdk.session.session_table import SessionTable, SlotState
 from duplex_sdk.session.table_messages import (
     AnswerCaller,
     CleanupTried,
+    CloseAsked,
     ControlAsked,
     ForgetSession,
+    OpenAsked,
+    ResumeAsked,
     SessionEnded,
     StartSession,
 )
@@ -32,6 +35,7 @@ class TableWatch:
         self._queues: dict[str, list[str]] = {}
         self._started: set[str] = set()
         self._cleaned: set[str] = set()
+        self._expected: dict[str, int] = {}
         self._resumed: dict[tuple[str, int], str] = {}
         self._generations: dict[str, int] = {}
 
@@ -39,7 +43,11 @@ class TableWatch:
         """The table is about to take an input."""
         if isinstance(item, ControlAsked):
             self._asked[item.control_id] += 1
-            if self._table.state(item.session_id) in _QUEUED:
+            if isinstance(item, ResumeAsked):
+                self._expected[item.control_id] = item.expected_generation
+            state = self._table.state(item.session_id)
+            waits = state is SlotState.ADMITTING and not isinstance(item, CloseAsked | OpenAsked)
+            if state in _QUEUED or waits:
                 self._queues.setdefault(item.session_id, []).append(item.control_id)
         elif (isinstance(item, SessionEnded) and item.released) or (
             isinstance(item, CleanupTried) and item.ok
@@ -102,9 +110,19 @@ class TableWatch:
 
     def one_resume_of_a_generation_wins(self, effect: AnswerCaller) -> None:
         """75, 76: a resume asked again with its own id is the same one."""
-        if effect.operation != "resume" or effect.fault is not None:
+        if effect.operation != "resume":
+            return
+        if effect.fault is not None:
+            known = effect.control_id in self._resumed.values()
+            assert not known or effect.fault.code != "session_resume_conflict", (
+                "a_resume_asked_again_is_the_same: it was refused"
+            )
             return
         assert effect.generation is not None
+        expected = self._expected[effect.control_id]
+        assert effect.generation == expected + 1, (
+            f"a_resume_needs_the_newest_generation: {expected} made it {effect.generation}"
+        )
         winner = self._resumed.setdefault((effect.session_id, effect.generation), effect.control_id)
         assert winner == effect.control_id, "one_resume_of_a_generation_wins: two did"
 

@@ -260,6 +260,8 @@ class World:
             self.run(10_000)
         for talker in self._gone:
             talker.let_all_go()
+            # A session that is over stays silent, and asks for no time.
+            talker.lab.run(30_000)
             talker.watch.at_rest()
             assert talker.lab.session.closed, "80: a session has no end"
         self._watch.at_the_end()
