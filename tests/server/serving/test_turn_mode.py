@@ -7,8 +7,9 @@ import base64
 import io
 import json
 import wave
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from duplex_sdk.errors import DuplexError
 from duplex_sdk.plugin import (
     DuplexCapabilities,
     DuplexModelPlugin,
+    DuplexRuntimeConfigError,
     DuplexSessionRuntimeConfig,
     PluginSpec,
 )
@@ -93,6 +95,25 @@ class SessionsOnly(Parroting):
     """The same, without requests."""
 
     requests = False
+
+
+class Choosy(Parroting):
+    """Sees pictures, takes no heat, and has a say in what its stage is told."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return replace(super().capabilities(max_sessions=max_sessions), supports_image_input=True)
+
+    async def prepare_runtime_config(
+        self, config: Mapping[str, Any], *, model_config: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        if config.get("temperature") == 2.0:
+            raise DuplexRuntimeConfigError("invalid_argument", "too hot", param="temperature")
+        return {"heat": config.get("temperature", 1.0)}
+
+    def configure_sampling_params(
+        self, *, runtime_config: Mapping[str, Any], defaults: tuple[Mapping[str, Any], ...]
+    ) -> tuple[Mapping[str, Any], ...]:
+        return tuple({**stage, "temperature": runtime_config["heat"]} for stage in defaults)
 
 
 class LocalSpec(PluginSpec):
@@ -174,11 +195,9 @@ async def test_plain_routes_are_there(server: RunningTurnServer) -> None:
         assert (await client.get("/")).status_code == 404
 
 
-async def test_the_openai_client_reads_both_kinds_of_answer(server: RunningTurnServer) -> None:
+async def read_with_the_openai_client(url: str) -> None:
     messages: Any = asking("good morning")["messages"]
-    async with openai.AsyncOpenAI(
-        api_key="k", base_url=f"{server.url}/v1", max_retries=0
-    ) as client:
+    async with openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1", max_retries=0) as client:
         whole = await client.chat.completions.create(model="parrot", messages=messages)
         assert whole.choices[0].message.content == "good morning "
         assert whole.choices[0].finish_reason == "stop"
@@ -186,7 +205,21 @@ async def test_the_openai_client_reads_both_kinds_of_answer(server: RunningTurnS
             model="parrot", messages=messages, stream=True
         )
         text = [chunk.choices[0].delta.content or "" async for chunk in pieces]
-    assert [piece for piece in text if piece] == ["good ", "morning "]
+        assert [piece for piece in text if piece] == ["good ", "morning "]
+        with pytest.raises(openai.NotFoundError, match="no such model"):
+            await client.chat.completions.create(model="gpt-4o", messages=messages)
+
+
+async def test_the_openai_client_reads_both_kinds_of_answer(server: RunningTurnServer) -> None:
+    await read_with_the_openai_client(server.url)
+
+
+async def test_the_openai_client_is_answered_by_the_engine_of_sessions_too() -> None:
+    async with Harness().server(spec()) as server:
+        TOLD.clear()
+        await read_with_the_openai_client(http(server))
+        assert [prompt.kind for _, prompt in TOLD] == ["conversation"] * 2
+        assert all(session.session_id.startswith("turn-") for session, _ in TOLD)
 
 
 async def test_stages_are_told_what_a_session_would_tell_them(server: RunningTurnServer) -> None:
@@ -246,6 +279,28 @@ async def test_what_the_model_cannot_read_is_refused(
     response = await post(server.url, {"messages": [{"role": "user", "content": content}]})
     assert (response.status_code, response.json()["error"]["code"]) == (status, "unsupported")
     assert TOLD == []
+
+
+async def test_the_plugin_has_its_say_as_in_a_session() -> None:
+    async with Harness().turn_server(spec(Choosy)) as server:
+        TOLD.clear()
+        assert (await post(server.url, asking("hi", temperature=0.5))).status_code == 200
+        ((session, _),) = TOLD
+        assert dict(session.runtime) == {"heat": 0.5}
+        assert dict(session.sampling) == {"temperature": 0.5}
+        refused = await post(server.url, asking("hi", temperature=2.0))
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "temperature")
+
+
+async def test_model_that_sees_gets_the_picture() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    content = [{"type": "text", "text": "look"}, picture]
+    async with Harness().turn_server(spec(Choosy)) as server:
+        TOLD.clear()
+        body = {"messages": [{"role": "user", "content": content}]}
+        assert (await post(server.url, body)).status_code == 200
+        ((_, prompt),) = TOLD
+        assert prompt.messages[0]["content"][1] == picture
 
 
 async def test_client_that_leaves_stops_the_model(server: RunningTurnServer) -> None:
