@@ -48,6 +48,18 @@ WRONG_NATIVE_MODELS = {
     "TalksOnAfterACancel": "a_cancel_stops_the_answer",
     "MixesUnits": "batch_mates_change_nothing",
 }
+WRONG_IN_SESSIONS = {
+    "RaisesInAStep": (
+        "a_conversation_keeps_the_session_sound",
+        "it_is_served_to_both_clients",
+    ),
+    "RollsDice": ("the_same_conversation_gives_the_same_events",),
+    "DiesOfACancel": (
+        "a_cancel_ends_the_response",
+        "a_barge_in_ends_the_response",
+        "an_interrupted_answer_gives_way_to_the_next",
+    ),
+}
 WRONG_PLUGINS = {
     "CannotBeMade": "the_plugin_loads",
     "OtherCapabilitiesEachTime": "capabilities_never_change",
@@ -108,6 +120,14 @@ def test_a_wrong_model_that_takes_early_input_is_caught(model: str, law: str) ->
 @pytest.mark.parametrize(("model", "law"), WRONG_NATIVE_MODELS.items())
 def test_a_wrong_native_model_is_caught(model: str, law: str) -> None:
     is_broken(right_plugin().with_model(model, "right_plugin:RightNative"), law)
+
+
+@pytest.mark.parametrize(
+    ("model", "law"),
+    [(model, law) for model, laws in WRONG_IN_SESSIONS.items() for law in laws],
+)
+def test_a_wrong_model_shows_in_whole_sessions(model: str, law: str) -> None:
+    is_broken(right_plugin().with_model(model), law)
 
 
 @pytest.mark.parametrize(("plugin", "law"), WRONG_PLUGINS.items())

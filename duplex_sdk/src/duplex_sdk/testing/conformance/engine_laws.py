@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from duplex_sdk.audio import float_to_pcm16
 from duplex_sdk.clients import DuplexClientBase
@@ -17,25 +18,15 @@ __all__ = ["EngineLaws"]
 
 LONGEST_S = 90.0
 
+T = TypeVar("T")
+
 
 class EngineLaws:
     """An installed server serves the plugin to both of our clients."""
 
     def test_it_is_served_to_both_clients(self, conformance: Subject) -> None:
         """A turn over a websocket and a turn without one end alike."""
-        harness = _harness()
-        try:
-            over_socket, inline = asyncio.run(_converse(harness, conformance))
-        except TimeoutError:
-            breach(
-                f"a served turn is not over after {LONGEST_S:.0f} s",
-                "let the answer come to rest: end_of_turn, or no again_ms in the last output",
-            )
-        except Exception as error:
-            breach(
-                f"the plugin is not served: {type(error).__name__}: {error}",
-                "try `duplex serve --plugin` with it; the log says more",
-            )
+        over_socket, inline = _served(_converse(_harness(), conformance))
         for transport, (status, sounds, errors) in (("socket", over_socket), ("inline", inline)):
             require(
                 not errors,
@@ -53,6 +44,18 @@ class EngineLaws:
                 "make the answer depend on the input alone",
             )
 
+    def test_an_interrupted_answer_gives_way_to_the_next(self, conformance: Subject) -> None:
+        """Through the whole pipeline: a cancel in mid-answer, then a turn like any other."""
+        if conformance.native:
+            does_not_apply("when a native model speaks is its own affair")
+        statuses = _served(_interrupt(_harness(), conformance))
+        require(
+            statuses[0] in ("cancelled", "completed") and statuses[1] == "completed",
+            f"an interrupted answer ended {statuses[0]}, the next one {statuses[1]}",
+            "cancel() reaches every stage of the pipeline: each drops what it still had to say and"
+            " is ready for a new turn",
+        )
+
 
 Told = tuple[str, bool, list[str]]
 
@@ -63,6 +66,40 @@ def _harness() -> Any:
     if harness is None:
         does_not_apply("duplex-server is not installed, so nothing can serve the plugin")
     return harness
+
+
+def _served(conversation: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run(conversation)
+    except TimeoutError:
+        breach(
+            f"a served conversation is not over after {LONGEST_S:.0f} s",
+            "let the answer come to rest: end_of_turn, or no again_ms in the last output",
+        )
+    except Exception as error:
+        breach(
+            f"the plugin is not served: {type(error).__name__}: {error}",
+            "try `duplex serve --plugin` with it; the log says more",
+        )
+
+
+async def _interrupt(harness: Any, subject: Subject) -> list[str]:
+    session = {"turn_detection": None, **subject.settings.session}
+    options = dict(subject.settings.options)
+    statuses: list[str] = []
+    async with asyncio.timeout(LONGEST_S), harness.engine(subject.spec, options) as omni:
+        client: DuplexClientBase = harness.inline_client(omni, session)
+        async with client:
+            answers = client.responses()
+            for number in range(2):
+                await client.append_audio(float_to_pcm16(subject.turn(number).numpy()))
+                await client.commit(response_create=True)
+                answer = await anext(answers)
+                if number == 0:
+                    await anext(answer.audio(), None)
+                    await client.cancel_response()
+                statuses.append((await answer.wait()).response.status)
+    return statuses
 
 
 async def _converse(harness: Any, subject: Subject) -> tuple[Told, Told]:
