@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
@@ -290,6 +292,44 @@ async def test_requests_do_not_mix(start: Start) -> None:
     async with start() as omni:
         pair = await asyncio.gather(ask(omni, "a b c"), ask(omni, "d e f g"))
     assert [words_of(pieces) for pieces in pair] == ["a b c ", "d e f g "]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_readers_that_come_and_go_at_random_leave_nothing(start: Start, seed: int) -> None:
+    dice = random.Random(seed)
+    outcomes: Counter[str] = Counter()
+
+    async def one(patience: int, asked: str) -> None:
+        async with aclosing(omni.generate(asked)) as answer:
+            try:
+                read = [piece async for piece in islice_of(answer, patience)]
+            except RequestFailedError as error:
+                outcomes[error.code] += 1
+                return
+        outcomes["left" if asked == "forever" else words_of(read)] += 1
+
+    async with start() as omni:
+        tasks = []
+        for _ in range(150):
+            asked = dice.choice(["forever", "a b c"])
+            tasks.append(asyncio.create_task(one(dice.randrange(3, 9), asked)))
+            if dice.random() < 0.3:
+                dice.choice(tasks).cancel()
+            await asyncio.sleep(dice.choice([0, 0, 0.001, 0.003]))
+        async with asyncio.timeout(10):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        assert set(outcomes) == {"left", "a b c ", "resource_exhausted"}
+        await nothing_is_left(omni)
+        assert words_of(await ask(omni, "still here")) == "still here "
+
+
+async def islice_of(pieces: AsyncIterator[AnswerPiece], count: int) -> AsyncIterator[AnswerPiece]:
+    """At most so many of them; it does not close what it reads from."""
+    async for piece in pieces:
+        yield piece
+        count -= 1
+        if not count:
+            return
 
 
 async def test_engine_that_stops_ends_every_answer(start: Start) -> None:
