@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .breach import LawBrokenError
 from .run import LawResult, run_laws
+from .subject import Subject
 from .suite import ModelConformance
 
-__all__ = ["LawBrokenError", "LawResult", "ModelConformance", "run_laws"]
+__all__ = ["LawBrokenError", "LawResult", "ModelConformance", "Subject", "run_laws"]
