@@ -84,7 +84,7 @@ class SessionLab:
     def __init__(
         self,
         plugin: DuplexModelPlugin,
-        session: Mapping[str, Any] | None = None,
+        session: Mapping[str, Any] | DuplexSessionConfig | None = None,
         *,
         limits: DuplexSessionRuntimeConfig | None = None,
         profile_defaults: Mapping[str, Any] | None = None,
@@ -99,12 +99,14 @@ class SessionLab:
         self.capabilities = plugin.capabilities(max_sessions=1)
         self.pipeline = plugin.pipeline()
         ids = SeededIds(seed)
-        config = DuplexSessionConfig.from_realtime(
-            session or {},
-            capabilities=self.capabilities,
-            profile_defaults=profile_defaults or {},
-            lenient=lenient,
-        )
+        config = session
+        if not isinstance(config, DuplexSessionConfig):
+            config = DuplexSessionConfig.from_realtime(
+                config or {},
+                capabilities=self.capabilities,
+                profile_defaults=profile_defaults or {},
+                lenient=lenient,
+            )
         self.session = DuplexEngineSession(
             ids.session(),
             config=config,

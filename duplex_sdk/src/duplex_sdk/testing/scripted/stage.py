@@ -248,7 +248,8 @@ def _burn(seconds: float) -> None:
 
 def _struck(fault: Fault | None, result: Any = None) -> Any:
     # A stage has a thread of its own, so what hangs blocks it.
-    time.sleep(0 if fault is None else fault.ms("hang_ms") / 1000)
+    if fault is not None:
+        time.sleep(fault.ms("hang_ms") / 1000)
     return struck(fault, result)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin
+from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, DuplexSessionConfig
 from duplex_sdk.testing.scripted.model import Scripted
 
 __all__ = ["SCRIPTED_KINDS", "Kind", "kinds_of"]
@@ -23,6 +23,17 @@ class Kind:
 
     plugin: Callable[[], DuplexModelPlugin]
     session: Mapping[str, Any] = field(default_factory=dict)
+    _configs: dict[str, DuplexSessionConfig] = field(default_factory=dict)
+
+    def config(self, policy: str) -> DuplexSessionConfig:
+        """What its sessions open with, under a ``playback_commit_policy``; read once."""
+        if policy not in self._configs:
+            self._configs[policy] = DuplexSessionConfig.from_realtime(
+                {**self.session, "playback_commit_policy": policy},
+                capabilities=self.plugin().capabilities(max_sessions=1),
+                profile_defaults={},
+            )
+        return self._configs[policy]
 
 
 class _Early(Scripted):

@@ -69,7 +69,7 @@ class Failure:
     step: int
 
 
-def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 24) -> Schedule:
+def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 16) -> Schedule:
     """The schedule of a seed; the same for the same kinds."""
     random = Random(seed)
     names = tuple(kinds)

@@ -64,8 +64,7 @@ class Talker:
     def __init__(
         self, kind: Kind, limits: DuplexSessionRuntimeConfig, *, seed: int, policy: str
     ) -> None:
-        session = {**kind.session, "playback_commit_policy": policy}
-        self.lab = SessionLab(kind.plugin(), session, limits=limits, seed=seed)
+        self.lab = SessionLab(kind.plugin(), kind.config(policy), limits=limits, seed=seed)
         self.rate = self.lab.capabilities.input_sample_rate_hz
         self.watch = SessionWatch(self.lab)
         self.held: dict[type[Any], list[Any]] = {}
