@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -37,6 +38,9 @@ PLACES = 2
 
 OPEN: set[tuple[str, str]] = set()
 """(stage, stream) of all state that stages hold; they run in this process."""
+
+CLOSING, LET_GO = threading.Event(), threading.Event()
+"""Of the stage that does not let go by itself."""
 
 TOLD: list[tuple[str, StageSession, StagePrompt]] = []
 """What stages were given."""
@@ -87,6 +91,15 @@ class Writer(Remembering):
                 return [unit.output(text="on ", again_ms=0)]
         word = words.pop(0)
         return [unit.output(text=f"{word} ", end_of_turn=not words, again_ms=0 if words else None)]
+
+
+class Tenacious(Writer):
+    """Keeps its state until it is told to let go."""
+
+    def close(self, state: StageSession) -> None:
+        CLOSING.set()
+        LET_GO.wait(10)
+        super().close(state)
 
 
 class Speaker(Remembering):
@@ -288,6 +301,30 @@ async def test_unread_answer_is_given_up_before_it_fills_the_memory(start: Start
                 pass
 
 
+async def test_answer_that_is_read_may_be_longer_than_what_may_wait(start: Start) -> None:
+    enough = MAX_UNREAD_BYTES // (4 * 24_000) + 10
+    async with start() as omni:
+        pieces = await ask(omni, "SHOUT " * enough)
+    assert words_of(pieces).count("SHOUT") == enough
+
+
+async def test_end_is_told_when_the_stages_have_let_go() -> None:
+    CLOSING.clear()
+    LET_GO.clear()
+    stage = StageConfig(id="tenacious", model=f"{__name__}:Tenacious")
+    pipeline = PipelineConfig(stages=(stage,), turn_requests=True)
+    async with AsyncOmni(pipeline=pipeline, options=EngineOptions()) as omni:
+        answer = omni.generate("hello")
+        assert (await anext(answer)).text == "hello "
+        end = asyncio.ensure_future(anext(answer, None))
+        async with asyncio.timeout(10):
+            await asyncio.to_thread(CLOSING.wait)
+        assert not end.done()
+        LET_GO.set()
+        async with asyncio.timeout(10):
+            assert await end is None
+
+
 async def test_requests_do_not_mix(start: Start) -> None:
     async with start() as omni:
         pair = await asyncio.gather(ask(omni, "a b c"), ask(omni, "d e f g"))
@@ -376,6 +413,7 @@ async def test_engine_of_sessions_answers_requests_beside_them(start: Start) -> 
     spec = LocalSpec(name="both", api="1.0", factory=f"{__name__}:BothWays", max_sessions=1)
     async with Harness().engine(spec) as omni, await omni.open_session() as handle:
         assert words_of(await ask(omni, "good morning")) == "good morning "
+        assert await ask(omni, " ") == []
         async with aclosing(omni.generate("forever")) as holder:
             await anext(holder)
             # The other place is the session's, whether it has begun or not.
