@@ -197,6 +197,12 @@ PLANTED = (
         "if False:",
     ),
     fault(
+        "read events stay counted",
+        "output_queue:OutputQueue.get",
+        "budget.remove(size)",
+        "pass",
+    ),
+    fault(
         "a close has no terminal event",
         "close_flow:CloseFlow.released",
         "self._tell()",

@@ -54,6 +54,7 @@ class Snapshot:
     items: int
     commit_seq: int
     config_generation: int
+    operations: int
     cursors: dict[str, tuple[float, float, float]]
 
     @classmethod
@@ -74,6 +75,7 @@ class Snapshot:
             items=len(state.items),
             commit_seq=state.commit_seq,
             config_generation=state.config_generation,
+            operations=len(state.lease.active_operations),
             cursors={
                 name: (cursor.played_ms, cursor.committed_ms, cursor.audio_ms)
                 for name, cursor in state.playback.cursors()
@@ -248,7 +250,6 @@ def a_cancel_keeps_open_input(step: Step) -> None:
 _STAGE_WORK = frozenset({effects.PlanAppend, effects.SubmitUnit, effects.DecodeAudio})
 
 
-
 def units_are_numbered_without_gaps(step: Step) -> None:
     """29, 31, 32, 33: order of what the stage is given."""
     life, item = step.life, step.item
@@ -384,6 +385,13 @@ def the_lease_moves_only_with_resume_and_end(step: Step) -> None:
     assert grown == 0 or (grown == 1 and allowed)
 
 
+def idle_expiry_waits_for_work(step: Step) -> None:
+    """79: a session whose unit is under way is not idle."""
+    for effect in step.asked:
+        if type(effect) is effects.MarkClosing and effect.reason == "idle_ttl_expired":
+            assert not step.before.operations, "a session expired over its work"
+
+
 def the_terminal_is_one_and_last(step: Step) -> None:
     """80, 81, 82: the end of the stream."""
     for event in step.events:
@@ -415,6 +423,7 @@ STEP_LAWS: tuple[Callable[[Step], None], ...] = (
     old_requests_are_stopped,
     playback_moves_as_the_client_says,
     the_lease_moves_only_with_resume_and_end,
+    idle_expiry_waits_for_work,
     the_terminal_is_one_and_last,
 )
 
@@ -475,6 +484,12 @@ class SessionWatch:
         assert state.input_bytes.total == kept + buffered + preroll, "19: bytes are lost or leak"
         assert self._lab.session.waiting_commands == 0, "a command still waits"
         assert state.pending_turns.total == 0, "21: a turn is still pending"
+        queue = self._lab.queue
+        assert not self._lab.reading or not queue.pending_bytes, "93: an empty queue holds bytes"
+        assert all(
+            message.get("content") or message.get("tool_calls") or message.get("tool_call_id")
+            for message in state.history.messages()
+        ), "70: an empty place shows"
         assert not state.lease.active_operations, "38: a lease operation is still active"
         overflowed = state.overflowed
         assert overflowed or not self.open_responses, "49: a response hangs"
