@@ -1,12 +1,13 @@
-"""``duplex serve`` as the command line sees it: a name, until somebody calls it."""
+"""``duplex serve`` and ``duplex dev`` as the command line sees them: names, until called."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["register_serve"]
+__all__ = ["register_dev", "register_serve"]
 
 # Its flags depend on the plugin, and reading them imports the settings: both only when it is
 # called, so that every other command stays quick. Hence all arguments pass through untouched.
@@ -40,3 +41,22 @@ def register_serve(app: typer.Typer) -> None:
             print_error(error)
             code = _WRONG_USAGE
         raise typer.Exit(code)
+
+
+def register_dev(app: typer.Typer) -> None:
+    """Add the command to the ``duplex`` application."""
+
+    @app.command("dev", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+    def dev(
+        context: typer.Context,
+        folder: Annotated[Path, typer.Argument(help="The plugin's project.")],
+        host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+        port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
+    ) -> None:
+        """Serve a plugin from its sources, anew after each change.
+
+        Further options are those of ``duplex serve``.
+        """
+        from .dev import run_dev
+
+        raise typer.Exit(run_dev(folder, host, port, context.args))

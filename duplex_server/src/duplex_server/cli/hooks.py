@@ -17,10 +17,11 @@ __all__ = ["duplex_doctor_reports", "duplex_register_commands", "duplex_test_har
 
 @hookimpl
 def duplex_register_commands(app: typer.Typer) -> None:
-    """Add ``duplex serve``."""
-    from .command import register_serve
+    """Add ``duplex serve`` and ``duplex dev``."""
+    from .command import register_dev, register_serve
 
     register_serve(app)
+    register_dev(app)
 
 
 @hookimpl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,8 +26,14 @@ from duplex_server.settings.report import setting_lines
 __all__ = ["run_serve"]
 
 
-def run_serve(arguments: Sequence[str]) -> int:
+def run_serve(
+    arguments: Sequence[str], *, serve: Callable[[ResolvedSettings], int] | None = None
+) -> int:
     """Parse the arguments and serve until a signal comes.
+
+    Args:
+        arguments: of ``duplex serve``.
+        serve: what serves; None: what ``duplex serve`` does.
 
     Returns:
         The exit code.
@@ -37,12 +43,12 @@ def run_serve(arguments: Sequence[str]) -> int:
     """
     app = typer.Typer(add_completion=False)
     keys = setting_keys(_options_of_named_plugin(arguments))
-    app.command("serve")(_command(keys))
+    app.command("serve")(_command(keys, serve))
     result = app(list(arguments), prog_name="duplex serve", standalone_mode=False)
     return int(result or 0)
 
 
-def _command(keys: Sequence[SettingKey]) -> Any:
+def _command(keys: Sequence[SettingKey], instead: Callable[[ResolvedSettings], int] | None) -> Any:
     def serve(**values: Any) -> int:
         """Serve a plugin to realtime clients."""
         config, print_config = values.pop("config"), values.pop("print_config")
@@ -56,6 +62,8 @@ def _command(keys: Sequence[SettingKey]) -> Any:
         if print_config:
             _print_settings(resolved)
             return 0
+        if instead is not None:
+            return instead(resolved)
         from .server import serve_until_signal
 
         return serve_until_signal(resolved)
