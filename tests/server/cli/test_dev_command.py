@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from duplex_sdk.scaffold import Kind, ProjectName, render_project, write_project
 from duplex_server.cli.dev_source import PluginSource, SourceWatch
 from duplex_server.cli.unit_timings import UnitTimings
 from duplex_server.engine.figures import EngineFigures
+from websockets.asyncio.client import connect
 
 WAIT_S = 25
 DESCRIPTOR = Path("src/duplex_plugin_acme/__init__.py")
@@ -108,6 +110,19 @@ async def test_a_change_takes_over_and_a_broken_one_does_not(project: Path) -> N
         assert await slots(url) == 5
         running.process.send_signal(signal.SIGINT)
         assert await running.end() == 0
+
+
+async def test_units_are_timed_on_screen(tmp_path: Path) -> None:
+    project = tmp_path / "acme"
+    write_project(render_project(ProjectName("acme"), Kind.TURN), project)
+    async with dev(project) as running:
+        url = await address(running)
+        async with connect(f"{url.replace('http', 'ws', 1)}/v1/realtime") as client:
+            said = [{"type": "input_text", "text": "hello there"}]
+            item = {"type": "message", "role": "user", "content": said}
+            await client.send(json.dumps({"type": "conversation.item.create", "item": item}))
+            await client.send(json.dumps({"type": "response.create"}))
+            assert "ms median" in await running.hear("units in ")
 
 
 async def test_the_server_ends_with_a_command_that_is_killed(project: Path) -> None:
