@@ -173,6 +173,7 @@ def test_an_unload_that_raises_is_caught() -> None:
         ("RightEarly", "RightModel"),
         ("RightQuick", "RightModel"),
         ("RightNative", "RightNativeModel"),
+        ("Right", "ThreeRows"),
     ],
 )
 def test_the_right_plugin_keeps_every_law(factory: str, model: str) -> None:

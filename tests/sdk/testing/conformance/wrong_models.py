@@ -253,6 +253,23 @@ class KeepsStates(RightModel):
         return talk
 
 
+class ThreeRows(RightModel):
+    """Keeps every law, and has no room for a session that the kit forgot to close."""
+
+    def load(self, context: LoadContext) -> StageInfo:
+        self.taken = 0
+        return StageInfo(max_sessions=3)
+
+    def open(self, session: StageSession) -> Talk:
+        if self.taken == 3:
+            raise RuntimeError("all rows are taken")
+        self.taken += 1
+        return super().open(session)
+
+    def close(self, state: Talk) -> None:
+        self.taken -= 1
+
+
 class RaisesInUnload(RightModel):
     def unload(self) -> None:
         raise RuntimeError("already freed")

@@ -33,6 +33,8 @@ class _LaterHost(StageHost):
 class ModelLab(SessionLab):
     """The real session core around a model that is loaded already, under watch.
 
+    Use it with ``with``: the model serves other laws, so its row must be free again.
+
     Attributes:
         watched: holds the laws of the session core against every step.
     """
@@ -53,6 +55,12 @@ class ModelLab(SessionLab):
             output_rate=self.capabilities.output_sample_rate_hz,
             max_batch=self.pipeline.stages[0].max_batch,
         )
+
+    def __enter__(self) -> ModelLab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._host.close(self.session.session_id)
 
     def _later(self) -> float:
         self._subject.clock = self._origin + self.now

@@ -25,18 +25,18 @@ class SessionLaws:
 
     def test_a_conversation_keeps_the_session_sound(self, conformance: Subject) -> None:
         """Two turns, each ledger of the session watched at every step."""
-        lab = ModelLab(conformance)
-        for number in range(2):
-            lab.take_turn(number)
-        _no_errors(lab)
-        if conformance.native:
-            return
-        require(
-            lab.statuses == ["completed", "completed"],
-            f"two turns ended {lab.statuses}",
-            "let each answer come to rest; failures are told in the log of the run",
-        )
-        lab.watched.at_rest()
+        with ModelLab(conformance) as lab:
+            for number in range(2):
+                lab.take_turn(number)
+            _no_errors(lab)
+            if conformance.native:
+                return
+            require(
+                lab.statuses == ["completed", "completed"],
+                f"two turns ended {lab.statuses}",
+                "let each answer come to rest; failures are told in the log of the run",
+            )
+            lab.watched.at_rest()
 
     def test_a_cancel_ends_the_response(self, conformance: Subject) -> None:
         """``response.cancel`` ends the answer, and the next turn has one of its own."""
@@ -51,35 +51,39 @@ class SessionLaws:
     def _interrupted_by(subject: Subject, command: RealtimeCommand) -> None:
         if subject.native:
             does_not_apply("when a native model speaks is its own affair")
-        lab = _while_answering(subject)
-        lab.send(command)
-        lab.wait(0.1)
-        require(
-            lab.statuses == ["cancelled"],
-            f"an interrupted response ended {lab.statuses}",
-            "nothing in cancel() may raise; say the end of a turn in the epoch it belongs to",
-        )
-        lab.take_turn(1)
-        require(
-            lab.statuses == ["cancelled", "completed"],
-            f"the responses ended {lab.statuses}",
-            "after cancel() the state must be ready for a new turn",
-        )
-        lab.watched.at_rest()
+        over_time = _answers_over_time(subject)
+        with ModelLab(subject) as lab:
+            lab.begin_turn(0)
+            if over_time:
+                lab.wait_for_audio()
+            lab.send(command)
+            lab.wait(0.1)
+            require(
+                lab.statuses == ["cancelled"],
+                f"an interrupted response ended {lab.statuses}",
+                "nothing in cancel() may raise; say the end of a turn in the epoch it belongs to",
+            )
+            lab.take_turn(1)
+            require(
+                lab.statuses == ["cancelled", "completed"],
+                f"the responses ended {lab.statuses}",
+                "after cancel() the state must be ready for a new turn",
+            )
+            lab.watched.at_rest()
 
     def test_a_closed_session_is_released(self, conformance: Subject) -> None:
         """A close in the middle of an answer ends everything, and nothing follows it."""
-        lab = ModelLab(conformance)
-        lab.begin_turn(0)
-        lab.wait(0.05)
-        lab.send(CloseSession())
-        lab.run(1000)
-        require(
-            bool(lab.events) and isinstance(lab.events[-1], SessionClosed),
-            f"after a close the session said {lab.types()[-3:]}",
-            "close() must return; what it raises is logged",
-        )
-        lab.watched.at_rest()
+        with ModelLab(conformance) as lab:
+            lab.begin_turn(0)
+            lab.wait(0.05)
+            lab.send(CloseSession())
+            lab.run(1000)
+            require(
+                bool(lab.events) and isinstance(lab.events[-1], SessionClosed),
+                f"after a close the session said {lab.types()[-3:]}",
+                "close() must return; what it raises is logged",
+            )
+            lab.watched.at_rest()
 
     def test_the_same_conversation_gives_the_same_events(self, conformance: Subject) -> None:
         """With the same ids and seeds everything a client reads is the same."""
@@ -97,15 +101,11 @@ class SessionLaws:
         )
 
 
-def _while_answering(subject: Subject) -> ModelLab:
-    """A session whose answer is being heard, or is about to be when it comes in one go."""
-    lab = ModelLab(subject)
-    lab.begin_turn(0)
-    if lab.wait_for_audio() and not lab.statuses:
-        return lab
-    lab = ModelLab(subject)
-    lab.begin_turn(0)
-    return lab
+def _answers_over_time(subject: Subject) -> bool:
+    """Whether an answer is still under way once its first audio was heard."""
+    with ModelLab(subject) as lab:
+        lab.begin_turn(0)
+        return lab.wait_for_audio() and not lab.statuses
 
 
 def _no_errors(lab: ModelLab) -> None:
@@ -118,9 +118,9 @@ def _no_errors(lab: ModelLab) -> None:
 
 
 def _told(subject: Subject) -> list[Any]:
-    lab = ModelLab(subject)
-    for number in range(2):
-        lab.take_turn(number)
+    with ModelLab(subject) as lab:
+        for number in range(2):
+            lab.take_turn(number)
     return [_plain(event.to_realtime()) for event in lab.events]
 
 
