@@ -158,11 +158,25 @@ class CommitFlow:
         """``final: false`` seals nothing: the model gets the unit that is not full yet."""
         if not self._intake.streams:
             return
+        self._stream_whole_units()
         kept = self._buffer.seal()
         if kept is not None:
             piece = msgspec.structs.replace(kept.piece, final=False)
             self._appends.push(
                 Append(piece, self._state.epoch, held=kept.held, early=self._state.early_input)
+            )
+
+    def _stream_whole_units(self) -> None:
+        """What was kept back while an answer ran: the rest alone is what a seal may take."""
+        for unit in self._buffer.drain():
+            unit.reservation.commit()
+            self._appends.push(
+                Append(
+                    unit.piece,
+                    self._state.epoch,
+                    held=unit.held,
+                    early=self._state.early_input,
+                )
             )
 
     # silence
@@ -212,6 +226,7 @@ class CommitFlow:
         state = self._state
         listen = self._only_heard(asks, by_client=by_client)
         self._commit_item(no_response=not asks)
+        self._stream_whole_units()
         kept = self._buffer.seal()
         piece = AppendPiece(final=True) if kept is None else kept.piece
         piece = msgspec.structs.replace(piece, respond=asks, force_listen=listen)

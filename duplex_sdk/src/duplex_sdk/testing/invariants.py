@@ -151,6 +151,20 @@ def units_are_numbered_without_gaps(step: Step) -> None:
     assert len(current) <= 1, "two units are under way"
 
 
+def units_are_whole(step: Step) -> None:
+    """27: where input is streamed each unit is as long as the model's, filled up if need be."""
+    state = step.state
+    period_ms = state.capabilities.chunk_period_ms
+    if not period_ms or not (state.auto_responds or state.early_input):
+        return
+    for effect in step.asked:
+        if type(effect) is effects.SubmitUnit:
+            prompt = effect.submission.prompt
+            if prompt.kind == "audio" and prompt.audio is not None:
+                length_ms = prompt.audio.duration_ms
+                assert length_ms == period_ms, f"a unit is {length_ms} ms long"
+
+
 def a_late_unit_is_called_back(step: Step) -> None:
     """53: a unit that the stage took after its epoch was over."""
     item = step.item
@@ -292,6 +306,7 @@ STEP_LAWS: tuple[Callable[[Step], None], ...] = (
     an_interruption_of_input_drops_it,
     a_cancel_keeps_open_input,
     units_are_numbered_without_gaps,
+    units_are_whole,
     a_late_unit_is_called_back,
     a_request_is_new_until_a_unit_of_it_was_taken,
     nothing_is_submitted_after_the_end_began,
