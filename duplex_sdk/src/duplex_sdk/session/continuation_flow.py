@@ -89,7 +89,7 @@ class ContinuationFlow:
         due = scheduler.take_due(state.now) if self._is_current() else None
         if due is None:
             scheduler.clear()
-        else:
+        elif not self._try_again():
             self._appends.push(self._unit(due))
 
     def _is_current(self) -> bool:
@@ -107,6 +107,13 @@ class ContinuationFlow:
         response, owner = self._state.response, self._scheduler.owner
         if response is not None and owner == f"model-turn:{response.turn_id}":
             self._scheduler.rebind(f"response:{response.id}")
+
+    def _try_again(self) -> bool:
+        """Whole units that came back from a failure go before any silence; whether there were."""
+        units = self._buffer.drain() if self._state.auto_responds else []
+        for unit in units:
+            self._appends.push(Append(unit.piece, self._state.epoch, taken=unit, held=unit.held))
+        return bool(units)
 
     def _unit(self, due: Continuation) -> Append:
         state = self._state

@@ -356,7 +356,7 @@ class SessionWatch:
                 self.broken = True
                 told = [event.type for event in step.events]
                 raise AssertionError(
-                    f"{law.__name__}: {error}\nin {type(item).__name__}: {item}\ntold {told}"
+                    f"{law.__name__}: {error}\nin {str(item)[:400]}\ntold {told}"
                 ) from error
         for effect in asked:
             broke = isinstance(effect, effects.Report) and effect.level == "error"
