@@ -400,7 +400,7 @@ class TestLoading:
         os.kill(pool.replicas[0].pid or 0, signal.SIGKILL)
         await eventually(lambda: len(yard.made) == 2 and yard.made[1].pid is not None)
         await pool.stop(1.0)
-        assert our_children() == set()
+        await eventually(lambda: our_children() == set())
 
     async def test_stop_waits_no_longer_than_told(self, yard: Yard) -> None:
         pool = await yard.pool()
