@@ -396,11 +396,13 @@ class TestLoading:
             await starting
 
     async def test_stop_while_one_restarts_leaves_nothing(self, yard: Yard) -> None:
+        before = our_children()
         pool = await yard.pool(load_s=0.3)
         os.kill(pool.replicas[0].pid or 0, signal.SIGKILL)
         await eventually(lambda: len(yard.made) == 2 and yard.made[1].pid is not None)
         await pool.stop(1.0)
-        await eventually(lambda: our_children() == set())
+        # Other tests of this run may have children of their own.
+        await eventually(lambda: our_children() <= before)
 
     async def test_stop_waits_no_longer_than_told(self, yard: Yard) -> None:
         pool = await yard.pool()

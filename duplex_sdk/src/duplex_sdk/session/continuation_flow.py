@@ -112,7 +112,17 @@ class ContinuationFlow:
         """Whole units that came back from a failure go before any silence; whether there were."""
         units = self._buffer.drain() if self._state.auto_responds else []
         for unit in units:
-            self._appends.push(Append(unit.piece, self._state.epoch, taken=unit, held=unit.held))
+            self._appends.push(
+                Append(
+                    unit.piece,
+                    self._state.epoch,
+                    taken=unit,
+                    held=unit.held,
+                    # The last stands for the silence that was due: if it fails once more, so does
+                    # the response that waits for it.
+                    continuation=unit is units[-1],
+                )
+            )
         return bool(units)
 
     def _unit(self, due: Continuation) -> Append:
