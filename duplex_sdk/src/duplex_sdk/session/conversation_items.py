@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from duplex_sdk.protocol.duplex import Item
 
-__all__ = ["ConversationItems"]
+from .message_log import ROOT
 
-ROOT = "root"
-"""What a client names to put an item first."""
+__all__ = ["ConversationItems"]
 
 
 ITEM_COST = 256

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy
 
-from duplex_sdk.audio import PcmChunk
 from duplex_sdk.plugin import (
     AppendRequest,
     DuplexAppendPlan,
@@ -354,8 +353,3 @@ class SessionLab:
     def _wake(self, effect: effects.WakeAt) -> None:
         if effect.at is not None:
             heapq.heappush(self._timers, (effect.at, next(self._order)))
-
-    def chunk(self, ms: float) -> PcmChunk:
-        """Silence at the model's input rate."""
-        rate = self.capabilities.input_sample_rate_hz
-        return PcmChunk.silence(int(rate * ms / 1000), rate)
