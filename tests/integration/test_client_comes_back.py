@@ -29,7 +29,7 @@ from duplex_sdk.clients import (
     ResumeRefusedError,
     Socket,
 )
-from duplex_sdk.clients.socket import WebSocket
+from duplex_sdk.clients.library_socket import WebSocket
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.protocol.duplex import (
     AudioDelta,
