@@ -126,14 +126,14 @@ PLANTED = (
     ),
     fault(
         "a barge-in leaves the input buffer full",
-        "intake:Intake.drop_all",
+        "open_turn:OpenTurn.drop_all",
         "self._buffer.clear()",
         "pass",
     ),
     fault(
         "a barge-in leaves commits in line",
-        "intake:Intake.drop_all",
-        "self.line.drop_all_input()",
+        "open_turn:OpenTurn.drop_all",
+        "self._line.drop_all_input()",
         "pass",
     ),
     fault(

@@ -23,7 +23,7 @@ from .state import TurnState
 
 if TYPE_CHECKING:
     from .inputs import QueuedAudioDropped, RequestsAborted
-    from .intake import Intake
+    from .open_turn import OpenTurn
     from .response import Response
     from .response_flow import ResponseFlow
     from .state import SessionState
@@ -38,7 +38,7 @@ class CancelFlow:
     Args:
         state: the session.
         responses: ends what is open.
-        intake: the user's input, part of which an interruption may drop.
+        open_turn: the user's input, part of which an interruption may drop.
         transcripts: what the user said.
         take_held: takes their answer away from the commits and creates that still wait; whether
             there were any.
@@ -48,14 +48,14 @@ class CancelFlow:
         self,
         state: SessionState,
         responses: ResponseFlow,
-        intake: Intake,
+        open_turn: OpenTurn,
         transcripts: Transcripts,
         *,
         take_held: Callable[[], bool],
     ) -> None:
         self._state = state
         self._responses = responses
-        self._intake = intake
+        self._open_turn = open_turn
         self._transcripts = transcripts
         self._take_held = take_held
 
@@ -118,7 +118,7 @@ class CancelFlow:
     def _drop_everything(self) -> None:
         state = self._state
         unheard = self._unheard_id()
-        self._intake.drop_all()
+        self._open_turn.drop_all()
         if unheard is not None:
             state.emit(OutputAudioCleared, response_id=unheard)
             self._stop_playback(unheard)
@@ -170,7 +170,7 @@ class CancelFlow:
         tell()
         if requests:
             state.do(AbortRequests(state.next_op(), requests, heard_ms, state.epoch))
-        still_heard = self._intake.begin_epoch(drop_answers=drop_answers)
+        still_heard = self._open_turn.begin_epoch(drop_answers=drop_answers)
         self._transcripts.keep_only(still_heard)
         state.lease.touch(state.now, "signal")
 

@@ -100,13 +100,13 @@ class CommandDesk:
 
     def _clear_input(self, command: ClearInput, lenient: bool) -> None:
         del lenient
-        line, intake = self._flows.line, self._flows.intake
+        line, open_turn = self._flows.line, self._flows.open_turn
         if line.holds_steps:
-            self._in_turn(intake.clear, command)
+            self._in_turn(open_turn.clear, command)
             return
         self._state.lease.touch(self._state.now, "signal")
         line.drop_audio()
-        intake.clear(command)
+        open_turn.clear(command)
 
     def _commit(self, command: Commit, lenient: bool) -> None:
         del lenient

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,14 +10,12 @@ from duplex_sdk.audio.chunk import PcmChunk
 from duplex_sdk.plugin import AppendPiece
 from duplex_sdk.protocol.duplex import (
     Commit,
-    ContentPart,
     InputCommitted,
     Item,
-    ItemAdded,
-    ItemDone,
 )
 
 from .append_queue import Append
+from .commit_items import CommitItems, Sealed
 from .commit_policy import (
     CommitAction,
     CommitSnapshot,
@@ -26,31 +23,21 @@ from .commit_policy import (
     decide_commit_action,
     is_short_overlap,
 )
-from .history_entry import audio_message
 from .state import TurnState
 from .turn_input import RetainedPiece
 from .waiting_line import HeldStep
 
 if TYPE_CHECKING:
     from .append_queue import AppendQueue
+    from .floor import Floor
     from .input_buffer import InputBuffer
-    from .intake import Intake
+    from .open_turn import OpenTurn
     from .response_flow import ResponseFlow
     from .state import SessionState
     from .transcripts import Transcripts
     from .waiting_line import WaitingLine
 
 __all__ = ["CommitFlow"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Sealed:
-    """What a commit made of the open turn: its item, length and words known so far."""
-
-    item_id: str
-    seconds: float = 0.0
-    heard: str | None = None
-    hint: str | None = None
 
 
 class CommitFlow:
@@ -61,7 +48,9 @@ class CommitFlow:
         buffer: what a commit seals.
         appends: where sealed input goes.
         line: where a commit waits for the audio before it.
-        intake: knows what is in progress.
+        floor: knows what is in progress.
+        open_turn: what is forgotten instead of sealed.
+        items: makes user items of what is sealed.
         responses: opens what was asked for.
         transcripts: the words of committed items.
     """
@@ -72,7 +61,9 @@ class CommitFlow:
         buffer: InputBuffer,
         appends: AppendQueue,
         line: WaitingLine,
-        intake: Intake,
+        floor: Floor,
+        open_turn: OpenTurn,
+        items: CommitItems,
         responses: ResponseFlow,
         transcripts: Transcripts,
     ) -> None:
@@ -80,7 +71,9 @@ class CommitFlow:
         self._buffer = buffer
         self._appends = appends
         self._line = line
-        self._intake = intake
+        self._floor = floor
+        self._open_turn = open_turn
+        self._items = items
         self._responses = responses
         self._transcripts = transcripts
 
@@ -132,7 +125,7 @@ class CommitFlow:
             self._flush()
         elif turn.failed:
             self._abort(command)
-            self._intake.drop_open_turn()
+            self._open_turn.drop()
         elif command.is_speech is False or (turn.has_audio and not turn.has_speech):
             self._seal_silence()
         elif not turn.has_audio:
@@ -150,13 +143,13 @@ class CommitFlow:
         turn = self._state.turn_input
         if turn.failed:
             self._abort(None)
-            self._intake.drop_open_turn()
+            self._open_turn.drop()
         elif turn.has_speech and not turn.utterance_open:
             self._seal(asks, by_client=False)
 
     def _flush(self) -> None:
         """``final: false`` seals nothing: the model gets the unit that is not full yet."""
-        if not self._intake.streams:
+        if not self._floor.streams:
             return
         self._stream_whole_units()
         kept = self._buffer.seal()
@@ -188,8 +181,8 @@ class CommitFlow:
         flags = {"is_speech": False, "no_response": True}
         if not turn.has_audio:
             flags["empty"] = True
-        self._intake.drop_open_turn()
-        self._tell(_Sealed(item_id), flags=flags)
+        self._open_turn.drop()
+        self._items.tell(Sealed(item_id), flags=flags)
         self._responses.listen("silence_commit")
 
     # speech
@@ -201,7 +194,7 @@ class CommitFlow:
             CommitSnapshot(
                 auto_responds=state.auto_responds,
                 speech_since_commit=turn.has_speech,
-                response_in_progress=self._intake.response_in_progress,
+                response_in_progress=self._floor.response_in_progress,
                 overlap_speech_ms=int(turn.overlap_speech_ms),
             )
         )
@@ -225,7 +218,7 @@ class CommitFlow:
         """An auto-responding model has heard all but the rest: give it that, as final."""
         state = self._state
         listen = self._only_heard(asks, by_client=by_client)
-        self._commit_item(no_response=not asks)
+        self._items.seal(no_response=not asks)
         self._stream_whole_units()
         kept = self._buffer.seal()
         piece = AppendPiece(final=True) if kept is None else kept.piece
@@ -235,8 +228,8 @@ class CommitFlow:
 
     def _commit(self, asks: bool, *, by_client: bool) -> None:
         listen = self._only_heard(asks, by_client=by_client)
-        waits = asks and self._intake.response_pending
-        item_id = self._commit_item(response_create_deferred=waits)
+        waits = asks and self._floor.response_pending
+        item_id = self._items.seal(response_create_deferred=waits)
         self._retain(item_id)
         if waits:
             # Nothing was said over the running response, but there is room for one only.
@@ -249,24 +242,24 @@ class CommitFlow:
     def _defer(self, asks: bool) -> None:
         """The user spoke over the answer: this turn is answered when that is over."""
         turn = self._state.turn_input
-        item_id = self._commit_item(response_create_deferred=True)
+        item_id = self._items.seal(response_create_deferred=True)
         turn.overlap_speech_ms = 0.0
         self._retain(item_id)
         turn.answer_deferred = turn.answer_deferred or asks
-        if not self._intake.response_pending:
+        if not self._floor.response_pending:
             self._state.later(self.promote)
 
     def _drop_acknowledgement(self, *, by_client: bool) -> None:
         """Just "mm-hmm": no item; only a client's own commit gets an answer."""
         state = self._state
         item_id = state.turn_input.item_id or state.ids.item()
-        self._intake.drop_open_turn()
+        self._open_turn.drop()
         if by_client:
             state.emit(
                 InputCommitted,
                 item_id=item_id,
                 previous_item_id=state.items.last_id,
-                event=self._details(item_id, {"overlap_ack": True}),
+                event=self._items.details(item_id, {"overlap_ack": True}),
             )
 
     # an item of a client's own making
@@ -294,7 +287,7 @@ class CommitFlow:
         hint = next((each for each in words if isinstance(each, str) and each), None)
         seconds = 0.0 if audio is None else audio.duration_ms / 1000
         flags = {"no_response": True} if pieces else {"no_response": True, "is_speech": False}
-        self._tell(_Sealed(item.id, seconds, hint=hint), flags=flags, item=item, after=after)
+        self._items.tell(Sealed(item.id, seconds, hint=hint), flags=flags, item=item, after=after)
         if state.auto_responds:
             for kept in pieces:
                 piece = msgspec.structs.replace(kept.piece, respond=False)
@@ -304,89 +297,8 @@ class CommitFlow:
         elif pieces:
             state.turn_input.retained.extend(pieces)
             state.turn_input.retained_items.append(item.id)
-            if state.early_input and not self._intake.response_pending:
+            if state.early_input and not self._floor.response_pending:
                 self._let_hear()
-
-    # the item
-
-    def _commit_item(self, *, no_response: bool = False, **flags: bool) -> str:
-        state = self._state
-        turn = state.turn_input
-        self._intake.utterance.end()
-        item_id = turn.item_id or state.ids.item()
-        shown: dict[str, Any] = {name: True for name, on in flags.items() if on}
-        if no_response:
-            shown["no_response"] = True
-        sealed = _Sealed(item_id, turn.audio_ms / 1000, turn.heard_text, turn.transcript_hint)
-        turn.begin_next()
-        state.commit_seq += 1
-        state.turn_state = TurnState.USER_COMMITTED
-        self._tell(sealed, flags=shown)
-        return item_id
-
-    def _tell(
-        self,
-        sealed: _Sealed,
-        *,
-        flags: dict[str, Any],
-        item: Item | None = None,
-        after: str | None = None,
-    ) -> None:
-        """The events of a commit, in their order; of an item just sealed or of a client's own."""
-        state = self._state
-        item_id = sealed.item_id
-        speech = flags.get("is_speech", True)
-        known = sealed.heard or sealed.hint
-        if item is None:
-            part = ContentPart(type="input_audio", transcript=known or "")
-            if not speech:
-                part = msgspec.structs.replace(part, is_speech=False)
-            item = Item(id=item_id, type="message", role="user", content=(part,))
-        previous = state.items.add(item, after=after)
-        state.emit(ItemAdded, previous_item_id=previous, item=item)
-        self._remember(item, known if speech else None, speech=speech, after=after)
-        state.emit(
-            InputCommitted,
-            previous_item_id=previous,
-            item_id=item_id,
-            event=self._details(item_id, flags),
-        )
-        if speech:
-            self._transcripts.committed(
-                item_id, sealed.seconds, heard=sealed.heard, hint=sealed.hint
-            )
-        state.emit(ItemDone, previous_item_id=previous, item=state.items.get(item_id))
-
-    def _remember(
-        self, item: Item, transcript: str | None, *, speech: bool, after: str | None
-    ) -> None:
-        """Put what was said, and what a client wrote beside it, into history."""
-        history = self._state.history
-        after = after if after == "root" or (after is not None and after in history) else None
-        written = [
-            {"type": "text", "text": part.text}
-            for part in item.content or ()
-            if isinstance(part.text, str)
-        ]
-        if written:
-            sound = audio_message(transcript)["content"] if speech else ()
-            history.add_message(item.id, "user", [*written, *sound], after=after)
-        elif speech:
-            history.add_user_audio(item.id, transcript=transcript, after=after)
-
-    def _details(self, item_id: str, flags: dict[str, Any]) -> dict[str, Any]:
-        state = self._state
-        message = state.history.message(item_id)
-        return {
-            "type": "input.committed",
-            "session_id": state.session_id,
-            "turn_id": state.turn_id,
-            "epoch": state.epoch,
-            "history_len": len(state.history),
-            "message": None if message is None else msgspec.to_builtins(message),
-            "realtime_item_id": item_id,
-            **flags,
-        }
 
     # the audio
 
@@ -460,7 +372,7 @@ class CommitFlow:
         """Nothing is spoken over any more: answer what was said meanwhile, once."""
         state = self._state
         turn = state.turn_input
-        if not state.open or self._intake.response_pending:
+        if not state.open or self._floor.response_pending:
             return
         if turn.answer_deferred and turn.retained_items:
             self.answer_retained()

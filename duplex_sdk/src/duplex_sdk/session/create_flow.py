@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .append_queue import AppendQueue
     from .commit_flow import CommitFlow
     from .continuation_flow import ContinuationFlow
-    from .intake import Intake
+    from .floor import Floor
     from .response_flow import ResponseFlow
     from .state import SessionState
     from .waiting_line import WaitingLine
@@ -31,7 +31,7 @@ class CreateFlow:
         state: the session.
         appends: carries what is answered.
         line: where a create waits for the audio it needs.
-        intake: knows what is in progress.
+        floor: knows what is in progress.
         commits: holds committed input.
         responses: opens the response.
         continuations: makes a model go on that nobody speaks to.
@@ -42,7 +42,7 @@ class CreateFlow:
         state: SessionState,
         appends: AppendQueue,
         line: WaitingLine,
-        intake: Intake,
+        floor: Floor,
         commits: CommitFlow,
         responses: ResponseFlow,
         continuations: ContinuationFlow,
@@ -50,7 +50,7 @@ class CreateFlow:
         self._state = state
         self._appends = appends
         self._line = line
-        self._intake = intake
+        self._floor = floor
         self._commits = commits
         self._responses = responses
         self._continuations = continuations
@@ -68,7 +68,7 @@ class CreateFlow:
         state = self._state
         if not wanted:
             return
-        if self._intake.response_pending:
+        if self._floor.response_pending:
             state.fail(
                 "conversation_already_has_active_response",
                 "a response is in progress; wait for its response.done or cancel it",

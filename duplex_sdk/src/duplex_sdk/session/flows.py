@@ -9,23 +9,29 @@ from .append_queue import Append, AppendQueue
 from .cancel_flow import CancelFlow
 from .close_flow import CloseFlow
 from .commit_flow import CommitFlow
+from .commit_items import CommitItems
 from .continuation_flow import ContinuationFlow
 from .create_flow import CreateFlow
+from .floor import Floor
 from .input_buffer import InputBuffer
 from .intake import Intake
 from .item_audio import ItemAudioFlow
 from .item_flow import ItemFlow
 from .late_flow import LateFlow
+from .open_turn import OpenTurn
 from .output_flow import OutputFlow
 from .overflow_flow import OverflowFlow
 from .response_flow import ResponseFlow
 from .tool_flow import ToolFlow
 from .transcripts import Transcripts
 from .update_flow import UpdateFlow
+from .utterance import Utterance
 from .waiting_line import WaitingLine
 
 if TYPE_CHECKING:
-    from .inputs import Fault
+    from duplex_sdk.protocol.duplex import AppendAudio
+
+    from .inputs import AudioDecoded, Fault
     from .state import SessionState
 
 __all__ = ["Flows"]
@@ -45,30 +51,42 @@ class Flows:
         self.continuations = ContinuationFlow(
             state, buffer, self.appends, limit_reached=self._limit_reached
         )
+        self.floor = floor = Floor(state, self.appends)
+        utterance = Utterance(state)
+        self.line = WaitingLine(state, self.appends, heard=self._heard)
+        self.open_turn = OpenTurn(state, buffer, self.appends, self.line, floor, utterance)
         self.intake = Intake(
             state,
             buffer,
-            self.appends,
+            floor,
+            self.open_turn,
+            utterance,
             self.responses,
             barge_in=self._barge_in_by_speech,
             turn_ended=self._turn_ended,
         )
-        self.line = WaitingLine(state, self.appends, heard=self.intake.hear)
-        self.intake.line = self.line
         self.commits = CommitFlow(
-            state, buffer, self.appends, self.line, self.intake, self.responses, transcripts
+            state,
+            buffer,
+            self.appends,
+            self.line,
+            floor,
+            self.open_turn,
+            CommitItems(state, utterance, transcripts),
+            self.responses,
+            transcripts,
         )
         self.creates = CreateFlow(
             state,
             self.appends,
             self.line,
-            self.intake,
+            floor,
             self.commits,
             self.responses,
             self.continuations,
         )
         self.cancels = CancelFlow(
-            state, self.responses, self.intake, transcripts, take_held=self.line.take_answers
+            state, self.responses, self.open_turn, transcripts, take_held=self.line.take_answers
         )
         spoken = ItemAudioFlow(state, self.line, self.commits)
         self.items = ItemFlow(state, tools, spoken, result_accepted=self._result_accepted)
@@ -121,7 +139,7 @@ class Flows:
     def _append_failed(self, failed: Sequence[Append], fault: Fault) -> None:
         self.line.spoil()
         self.outputs.append_failed(failed, fault)
-        self.intake.take_back_sealed(failed)
+        self.open_turn.take_back_sealed(failed)
 
     def _response_ended(self, well: bool) -> None:
         state = self._state
@@ -134,9 +152,9 @@ class Flows:
         if not self._state.open:
             return
         self.commits.promote()
-        if not self.intake.response_in_progress:
+        if not self.floor.response_in_progress:
             self._state.turn_input.overlap_speech_ms = 0.0
-        self.intake.resume()
+        self.open_turn.resume()
 
     def _result_accepted(self) -> None:
         if self._state.native:
@@ -146,10 +164,13 @@ class Flows:
         self.outputs.limit_reached()
 
     def _barge_in_by_speech(self, reason: str) -> None:
-        if self.intake.response_pending:
+        if self.floor.response_pending:
             self.cancels.interrupt(reason, drop_answers=False)
         else:
             self.cancels.stop_playback()
+
+    def _heard(self, command: AppendAudio, item: AudioDecoded) -> None:
+        self.intake.hear(command, item)
 
     def _turn_ended(self) -> None:
         self.commits.turn_ended()

@@ -6,28 +6,26 @@ then buffer, pre-roll or nothing. Nothing in here seals input; that is the commi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from duplex_sdk.audio.chunk import PcmChunk
 from duplex_sdk.plugin import AppendPiece
-from duplex_sdk.protocol.duplex import AppendAudio, ClearInput, InputCleared, image_kind
+from duplex_sdk.protocol.duplex import AppendAudio, image_kind
 from duplex_sdk.protocol.duplex import OverlapDecision as OverlapDecisionEvent
 from duplex_sdk.stage import Image
 
-from .append_queue import Append
 from .overlap import OverlapDecisionResult, OverlapSnapshot, decide_overlap, overlap_applies
 from .speech import classify_speech, speech_duration_ms
-from .utterance import Utterance
 
 if TYPE_CHECKING:
-    from .append_queue import AppendQueue
-    from .input_buffer import InputBuffer, TakenUnit
+    from .floor import Floor
+    from .input_buffer import InputBuffer
     from .inputs import AudioDecoded, SpeechVerdict
+    from .open_turn import OpenTurn
     from .response_flow import ResponseFlow
     from .state import SessionState
-    from .turn_input import RetainedPiece
-    from .waiting_line import WaitingLine
+    from .utterance import Utterance
 
 __all__ = ["Intake"]
 
@@ -40,7 +38,9 @@ class Intake:
     Args:
         state: the session.
         buffer: cuts input into units.
-        appends: carries units to the stage.
+        floor: knows what is in progress.
+        open_turn: where units go.
+        utterance: tells of begin and end of speech.
         responses: tells of silence.
         barge_in: interrupts what is in progress, for a reason.
         turn_ended: the detector heard a turn end; it commits.
@@ -50,7 +50,9 @@ class Intake:
         self,
         state: SessionState,
         buffer: InputBuffer,
-        appends: AppendQueue,
+        floor: Floor,
+        open_turn: OpenTurn,
+        utterance: Utterance,
         responses: ResponseFlow,
         *,
         barge_in: Callable[[str], None],
@@ -58,38 +60,12 @@ class Intake:
     ) -> None:
         self._state = state
         self._buffer = buffer
-        self._appends = appends
+        self._floor = floor
+        self._open_turn = open_turn
+        self._utterance = utterance
         self._responses = responses
         self._barge_in = barge_in
         self._turn_ended = turn_ended
-        self.utterance = Utterance(state)
-        self.line: WaitingLine
-
-    # what is in progress
-
-    @property
-    def response_pending(self) -> bool:
-        """A response is open, or input is under way that will be answered."""
-        return self._state.response is not None or self._appends.answering
-
-    @property
-    def response_in_progress(self) -> bool:
-        """A response is pending, or the audio of the last one still plays."""
-        state = self._state
-        return self.response_pending or state.playback.still_playing(
-            state.now, server_vad=state.has_detector
-        )
-
-    @property
-    def streams(self) -> bool:
-        """Whether units go to the model before any commit."""
-        return self._state.auto_responds or self._state.early_input
-
-    @property
-    def _emits(self) -> bool:
-        """Whether units may leave now: a turn whose commit will be refused is not heard on."""
-        state = self._state
-        return state.auto_responds or (state.early_input and not state.turn_input.failed)
 
     # hearing
 
@@ -131,14 +107,14 @@ class Intake:
 
     def _settle_overlap(self) -> None:
         """A response that was spoken over is over by now: what follows is an ordinary turn."""
-        if not self.response_in_progress:
+        if not self._floor.response_in_progress:
             self._state.turn_input.overlap_speech_ms = 0.0
-            self.utterance.release_start()
+            self._utterance.release_start()
 
     def settle_speech(self) -> None:
         """A start that was kept back is told as soon as nothing is spoken over any more."""
-        if self._state.turn_input.held_start is not None and not self.response_in_progress:
-            self.utterance.release_start()
+        if self._state.turn_input.held_start is not None and not self._floor.response_in_progress:
+            self._utterance.release_start()
 
     # overlap
 
@@ -151,7 +127,7 @@ class Intake:
     ) -> OverlapDecisionResult | None:
         state = self._state
         config, capabilities, hints = state.config, state.capabilities, command.hints
-        if self._streams_on(command) or not self.response_in_progress:
+        if self._streams_on(command) or not self._floor.response_in_progress:
             return None
         snapshot = OverlapSnapshot(
             policy=config.overlap_policy,
@@ -203,7 +179,7 @@ class Intake:
             return
         self._state.turn_input.overlap_speech_ms = decision.overlap_speech_ms
         if decision.action == "barge_in":
-            self.utterance.release_start()
+            self._utterance.release_start()
         self._tell_decision(decision)
         if decision.reason == "barge_in_unsupported" and decision.action == "listen":
             self._refuse_barge_in(command)
@@ -218,7 +194,7 @@ class Intake:
             return
         else:
             # An acknowledgement: nothing of it becomes a turn.
-            self.utterance.end()
+            self._utterance.end()
 
     def _tell_decision(self, decision: OverlapDecisionResult) -> None:
         self._state.emit(
@@ -251,12 +227,12 @@ class Intake:
         if state.has_detector:
             for mark in verdict.marks:
                 if mark.kind == "started":
-                    self.utterance.begin(mark.at_ms, hold=hold)
+                    self._utterance.begin(mark.at_ms, hold=hold)
                 elif any(m.kind == "started" for m in verdict.marks[1:]):
                     # One chunk ends an utterance and begins the next: the end comes first.
-                    self.utterance.end(mark.at_ms)
+                    self._utterance.end(mark.at_ms)
         elif speech and not state.auto_responds:
-            self.utterance.begin(began_ms, hold=hold)
+            self._utterance.begin(began_ms, hold=hold)
 
     def _tell_end(self, verdict: SpeechVerdict) -> None:
         """The detector's last word on a chunk; only in turn mode does it end a turn."""
@@ -264,7 +240,7 @@ class Intake:
         stopped = [mark for mark in verdict.marks if mark.kind == "stopped"]
         if not state.has_detector or not stopped or verdict.active:
             return
-        self.utterance.end(stopped[-1].at_ms)
+        self._utterance.end(stopped[-1].at_ms)
         if not state.auto_responds:
             self._turn_ended()
 
@@ -320,7 +296,7 @@ class Intake:
             force_listen=command.hints.force_listen or (state.native and verdict.active),
             images=tuple(_image(frame) for frame in command.video_frames),
         )
-        self._queue(self._buffer.add(piece, emit=stream and self._emits))
+        self._open_turn.queue(self._buffer.add(piece, emit=stream and self._floor.emits))
 
     def _refuse_room(self, command: AppendAudio) -> None:
         self._state.fail(
@@ -328,104 +304,6 @@ class Intake:
             "too much audio waits to be committed; commit or clear the input buffer",
             command=command,
         )
-
-    def _queue(self, units: list[TakenUnit]) -> None:
-        state = self._state
-        for unit in units:
-            self._appends.push(
-                Append(
-                    unit.piece,
-                    state.epoch,
-                    taken=unit,
-                    held=unit.held,
-                    early=state.early_input,
-                )
-            )
-
-    def resume(self) -> None:
-        """Nothing is spoken over any more: what was kept back goes on its way."""
-        if self._emits and not self.response_pending:
-            self._queue(self._buffer.drain())
-
-    # dropping
-
-    def clear(self, command: ClearInput) -> None:
-        """``input_audio_buffer.clear``: what no commit has sealed, and what waits unanswered.
-
-        Audio that is not decoded yet is the caller's: none may stand before this command.
-        """
-        del command
-        self.drop_open_turn()
-        self._state.turn_input.release_retained()
-        self.line.reset_stream()
-        self.line.reset_detector()
-        self._state.emit(InputCleared)
-
-    def drop_open_turn(self) -> None:
-        """Forget the turn under way; a model that has heard some of it is told to forget it too."""
-        state = self._state
-        turn = state.turn_input
-        heard = bool(turn.early) or (state.early_input and not self._appends.idle)
-        self._buffer.clear()
-        self._appends.forget_cleared()
-        turn.release_early()
-        self.utterance.end()
-        turn.begin_next()
-        turn.overlap_speech_ms = 0.0
-        if heard:
-            self._appends.push(Append(AppendPiece(kind="discard", respond=False), state.epoch))
-
-    def drop_all(self) -> None:
-        """Forget all input, also what a commit that still waits would have sealed."""
-        turn = self._state.turn_input
-        self.line.drop_all_input()
-        self._buffer.clear()
-        self._appends.forget_cleared()
-        turn.release_early()
-        turn.release_retained()
-        self.utterance.end()
-        turn.begin_next()
-        turn.overlap_speech_ms = 0.0
-        self.line.reset_stream()
-        self.line.reset_detector()
-
-    def begin_epoch(self, *, drop_answers: bool) -> frozenset[str]:
-        """A new epoch began: the model must hear again what it was told to forget.
-
-        Returns:
-            Committed items whose words can still come.
-        """
-        state = self._state
-        turn = state.turn_input
-        again = self._appends.end_epoch()
-        if drop_answers:
-            turn.release_retained()
-        turn.answer_deferred = False
-        items = set(turn.retained_items)
-        for append in again:
-            append.epoch = state.epoch
-            items |= append.turn_items
-            if append.piece.final:
-                self._hear_again(append.covers)
-                self._appends.push(append)
-        self._hear_again(turn.early)
-        for append in again:
-            if not append.piece.final:
-                self._appends.push(append)
-        state.later(self.resume)
-        return frozenset(items)
-
-    def _hear_again(self, units: list[RetainedPiece]) -> None:
-        """A second hearing of the same bytes, which stay counted where they are retained."""
-        for unit in units:
-            self._appends.push(Append(unit.piece, self._state.epoch))
-
-    def take_back_sealed(self, failed: Sequence[Append]) -> None:
-        """The end of a turn failed of which the model has heard the beginning."""
-        state = self._state
-        lost = any(append.piece.final and append.piece.kind == "audio" for append in failed)
-        if lost and state.early_input:
-            self._appends.push(Append(AppendPiece(kind="discard", respond=False), state.epoch))
 
 
 def _onset(verdict: SpeechVerdict) -> bool | None:
