@@ -20,12 +20,31 @@ CORE = [path for path in SOURCES if "duplex_sdk/session" in path.as_posix()]
 LONGEST_FILE = 500
 LONGEST_TEST_FILE = 900
 LONGEST_FUNCTION = 60
+MOST_METHODS = 25
+WIDE = {
+    "DuplexClientBase": "a method for each thing that a client can do",
+    "DuplexOmni": "the public face of an engine: what its embedder may ask for",
+    "DuplexSessionRunner": "a method for each effect",
+    "OrchestratorBase": "the seams are methods, most of them empty",
+    "ProcessReplica": "a method for each message of a worker",
+    "StageBench": "a method for each thing that can be done to a stage",
+    "StageHost": "a method for each message and each call of a model",
+    "StagePool": "a method for each message of a replica",
+}
+"""Classes that may have more, and why."""
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
+
+
+def methods_by_class(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            kinds = ast.FunctionDef | ast.AsyncFunctionDef
+            yield node.name, sum(isinstance(each, kinds) for each in node.body)
 
 
 def has_a_reason(path: Path, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -62,6 +81,16 @@ def test_no_function_is_too_long() -> None:
         and not has_a_reason(path, function)
     }
     assert long == {}
+
+
+def test_no_class_is_too_wide() -> None:
+    wide = {
+        f"{where(path)}:{name}": count
+        for path in SOURCES
+        for name, count in methods_by_class(path)
+        if count > MOST_METHODS and name not in WIDE
+    }
+    assert wide == {}
 
 
 @pytest.mark.parametrize("vague", ["utils", "helpers", "common", "misc", "manager"])
