@@ -276,9 +276,11 @@ class AppendQueue:
         """Stage 0 answered. A unit it took after all is compensated when its epoch is over."""
         orphan = self._called_off.pop(item.op, None)
         if orphan is not None:
+            state = self._state
             if item.fault is None:
-                state = self._state
-                state.do(AbortRequests(state.next_op(), (orphan,), 0.0, state.epoch))
+                op = state.next_op()
+                state.requests.leave(op, (orphan,))
+                state.do(AbortRequests(op, (orphan,), 0.0, state.epoch))
             return
         append = self._current
         if append is None or append.op != item.op:

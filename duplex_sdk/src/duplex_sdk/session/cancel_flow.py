@@ -160,7 +160,7 @@ class CancelFlow:
     ) -> None:
         """Everything under way belongs to the past; ``tell`` says so before new work begins."""
         state = self._state
-        requests = state.requests.end_epoch()
+        requests, reserved = state.requests.end_epoch()
         state.epoch += 1
         state.sequence.accept_fence(state.fence)
         state.playback.cut()
@@ -169,7 +169,10 @@ class CancelFlow:
             state.close_stream(request_id)
         tell()
         if requests:
-            state.do(AbortRequests(state.next_op(), requests, heard_ms, state.epoch))
+            op = state.next_op()
+            state.requests.leave(op, requests)
+            state.do(AbortRequests(op, requests, heard_ms, state.epoch))
+        state.release_requests(reserved)
         still_heard = self._open_turn.begin_epoch(drop_answers=drop_answers)
         self._transcripts.keep_only(still_heard)
         state.lease.touch(state.now, "signal")
@@ -231,5 +234,7 @@ class CancelFlow:
 
     def aborted(self, item: RequestsAborted) -> None:
         """Stage work was stopped, or not: the cancel stands either way."""
-        if item.fault is not None and self._state.open:
-            self._state.fail("runtime_abort_failed", item.fault.message)
+        state = self._state
+        state.requests.left(item.op, gone=item.fault is None)
+        if item.fault is not None and state.open:
+            state.fail("runtime_abort_failed", item.fault.message)

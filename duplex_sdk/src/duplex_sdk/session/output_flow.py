@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.plugin import ModelResult, OutputContext
 
-from .effects import ReleaseRequests, Report
+from .effects import Report
 from .inputs import Fault, StageFailed, StageOutputReceived, StagesIdle
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class OutputFlow:
         if state.capabilities.supports_core_resumable_request:
             return
         if state.requests.release(request_id):
-            state.do(ReleaseRequests(state.next_op(), (request_id,)))
+            state.release_requests((request_id,))
 
     def idle(self, item: StagesIdle) -> None:
         """All stages fell silent: a turn-mode response that is open has ended, said or not.

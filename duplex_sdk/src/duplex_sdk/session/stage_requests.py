@@ -1,4 +1,4 @@
-"""The resumable stage requests of a session: which ids are bound to which epoch."""
+"""The stage requests of a session: which ids are bound to which epoch, and which must still go."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class StageRequests:
     def __init__(self) -> None:
         self._requests: dict[str, _Request] = {}
         self._terminal: set[str] = set()
+        self._leaving: dict[int, tuple[str, ...]] = {}
+        self._owed: tuple[str, ...] = ()
         self.active_id: str | None = None
 
     def needs_registration(self, request_id: str, generation: int) -> bool:
@@ -65,20 +67,40 @@ class StageRequests:
         """Whether an output under the id may reach the client."""
         return request_id in self._requests and request_id not in self._terminal
 
-    def end_epoch(self) -> tuple[str, ...]:
+    def end_epoch(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Take out every id: the epoch they belong to is over.
 
         Returns:
-            The ids under which work was submitted, for the stages to stop.
+            The ids for the stages to stop: those under which work was submitted, and those that
+            could not be stopped before. Then those that were only registered.
         """
-        submitted = tuple(name for name, known in self._requests.items() if known.submitted)
+        submitted, reserved = self._by_submission()
         self._requests.clear()
         self._terminal.clear()
         self.active_id = None
-        return submitted
+        owed, self._owed = self._owed, ()
+        return owed + submitted, reserved
+
+    def leave(self, op: int, request_ids: tuple[str, ...]) -> None:
+        """The stages are asked, with this op, to let ids go."""
+        self._leaving[op] = request_ids
+
+    def left(self, op: int, *, gone: bool) -> None:
+        """They did; or could not, and are asked again at the next end of an epoch or session."""
+        request_ids = self._leaving.pop(op, ())
+        if not gone:
+            self._owed += request_ids
 
     def ids(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """All ids: those with submitted work, and those only registered."""
+        """All ids the stages may still know: those with submitted work, and those without.
+
+        What they were asked to let go, and have not said so, counts as submitted.
+        """
+        submitted, reserved = self._by_submission()
+        leaving = (name for names in self._leaving.values() for name in names)
+        return tuple(dict.fromkeys((*self._owed, *leaving, *submitted))), reserved
+
+    def _by_submission(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         submitted = tuple(name for name, known in self._requests.items() if known.submitted)
         reserved = tuple(name for name, known in self._requests.items() if not known.submitted)
         return submitted, reserved

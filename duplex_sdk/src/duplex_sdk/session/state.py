@@ -28,7 +28,7 @@ from duplex_sdk.protocol.duplex import DuplexEvent, RealtimeCommand, error_event
 
 from .append_sequence import AppendSequence
 from .conversation_items import ConversationItems
-from .effects import Effect, Emit, Report
+from .effects import Effect, Emit, ReleaseRequests, Report
 from .history import ConversationHistory
 from .ids import IdSource
 from .lease import DuplexLeaseConfig, DuplexLeaseState
@@ -361,6 +361,13 @@ class SessionState:
             raise
         except Exception as error:
             self.do(Report("warning", f"plugin hook {hook} failed: {error!r}"))
+
+    def release_requests(self, request_ids: tuple[str, ...]) -> None:
+        """Have the stages forget ids under which nothing runs."""
+        if request_ids:
+            op = self.next_op()
+            self.requests.leave(op, request_ids)
+            self.do(ReleaseRequests(op, request_ids))
 
     def close_stream(self, request_id: str) -> None:
         """Tell the data plane that a request is cancelled or finished."""
