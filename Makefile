@@ -23,7 +23,7 @@ export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-clients demo talk test test-common test-clients test-plugins test-plugin \
-	verify-gpu check format docs bench bench-smoke clean
+	test-scaffold verify-gpu check format docs bench bench-smoke clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -38,7 +38,7 @@ demo: $(STAMP) ## a spoken conversation with the local plugin, heard and checked
 talk: $(STAMP) ## speak into the microphone
 	$(VENV)/bin/duplex talk
 
-test: test-common test-clients test-plugins ## all the tests
+test: test-common test-clients test-plugins test-scaffold ## all the tests
 
 test-common: $(STAMP)
 	$(PY) -m pytest $(PYTEST_FLAGS)
@@ -64,6 +64,11 @@ test-plugin-%: plugins-%/.venv/.installed
 
 # Made for a pattern only, it would count as a file in between and be thrown away.
 .PRECIOUS: plugins-%/.venv/.installed
+
+# A new project of kind `frame` needs torch; PersonaPlex's environment is one that has it.
+test-scaffold: plugins-personaplex/.venv/.installed ## new projects that need torch
+	plugins-personaplex/.venv/bin/python -m pytest $(PYTEST_FLAGS) -k frame \
+	tests/scaffold/test_generated_projects.py
 
 verify-gpu: plugins-$(PLUGIN)/.venv/.installed ## a released model on this GPU: PLUGIN=NAME CHECKPOINT=DIR
 	cd plugins-$(PLUGIN) && HF_HUB_OFFLINE=0 DUPLEX_CHECKPOINT="$(CHECKPOINT)" \

@@ -27,6 +27,7 @@ class Kind(StrEnum):
 
     MINIMAL = "minimal"
     TURN = "turn"
+    FRAME = "frame"
 
 
 def render_project(name: ProjectName, kind: Kind) -> dict[PurePosixPath, bytes]:
