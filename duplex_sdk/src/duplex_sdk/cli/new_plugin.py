@@ -36,8 +36,8 @@ def new_plugin(
     kind: Annotated[
         Kind,
         typer.Option(
-            help="minimal: the smallest that works; turn: hears turns, streams replies; frame: hears"
-            " and speaks at once, 80 ms at a time, in torch."
+            help="minimal: the smallest that works; turn: hears turns, streams replies;"
+            " frame: hears and speaks at once, 80 ms at a time, in torch."
         ),
     ] = Kind.MINIMAL,
     dry_run: Annotated[
