@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,15 @@ LONGEST_FILE = 500
 LONGEST_TEST_FILE = 900
 LONGEST_FUNCTION = 60
 MOST_METHODS = 25
+LONGEST_SCRIPTED = 400
+LAYOUT = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 WIDE = {
     "DuplexClientBase": "a method for each thing that a client can do",
     "DuplexOmni": "the public face of an engine: what its embedder may ask for",
@@ -107,3 +118,22 @@ def test_the_core_makes_no_random_numbers_of_its_own() -> None:
         if isinstance(node, ast.Attribute) and node.attr in {"random", "default_rng"}
     ]
     assert users == []
+
+
+def code_lines(path: Path) -> int:
+    """Lines that hold code: no blank line, comment or docstring."""
+    source = path.read_text()
+    told: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            told.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    holding: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in LAYOUT:
+            holding.update(range(token.start[0], token.end[0] + 1))
+    return len(holding - told)
+
+
+def test_the_model_for_tests_stays_small_enough_to_be_read() -> None:
+    scripted = (ROOT / "duplex_sdk/src/duplex_sdk/testing/scripted").glob("*.py")
+    assert 200 < sum(map(code_lines, scripted)) <= LONGEST_SCRIPTED

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
-from duplex_sdk.plugin import (
-    AppendRequest,
-    DuplexAppendPlan,
-    DuplexCapabilities,
-    DuplexDataPlane,
-    DuplexModelPlugin,
-    ModelResult,
-)
-from duplex_sdk.stage import Json, PipelineConfig, StageConfig, StageOutput
-from duplex_sdk.testing.faults import Fault, find_fault, hang, struck
+from duplex_sdk.plugin import AppendRequest, DuplexAppendPlan, DuplexCapabilities, DuplexModelPlugin
+from duplex_sdk.stage import Json, PipelineConfig, StageConfig
+from duplex_sdk.testing.faults import Fault
+from duplex_sdk.testing.faulty_hooks import FaultyHooks
 
 from .script import merged, parse
 
@@ -27,28 +21,8 @@ _ABLE = ("audio_truncate", "session_resume", "session_lease", "multi_session", "
 _ABLE_IN_TURNS = ("text_only_turn", "out_of_band_responses")
 
 
-def _fault(runtime: Mapping[str, Json], where: str, nth: int) -> Fault | None:
-    script = runtime.get("script") or {}
-    return find_fault(parse(script).faults, where, nth) if script.get("faults") else None
-
-
-class _DataPlane(DuplexDataPlane):
-    def project(self, output: StageOutput, *, state: Any, context: Any) -> Iterable[ModelResult]:
-        results = tuple(super().project(output, state=state, context=context))
-        state.projections = getattr(state, "projections", 0) + 1
-        fault = _fault(context.session.runtime, "project", state.projections)
-        if fault is not None and fault.do == "double":
-            return results * 2
-        if fault is not None and fault.do == "empty_speak":
-            return (ModelResult(text=""),)
-        return cast(Iterable[ModelResult], struck(fault, results))
-
-
-class Scripted(DuplexModelPlugin):
-    """Does what the script says. Of the fault place ``plan``, calls are counted per epoch."""
-
-    data_plane = _DataPlane()
-    private_runtime_config_keys = frozenset({"tool_results", "config_calls"})
+class _Scripted(DuplexModelPlugin):
+    private_runtime_config_keys = frozenset({"tool_results"})
 
     def __init__(self, options: Mapping[str, Json]) -> None:
         super().__init__(options)
@@ -93,18 +67,13 @@ class Scripted(DuplexModelPlugin):
         self, config: Mapping[str, Json], *, model_config: Mapping[str, Json]
     ) -> Mapping[str, Json]:
         """The session's script over the server's."""
-        runtime = {"script": self._merged(config), "config_calls": 1}
-        fault = _fault(runtime, "config", 1)
-        await hang(fault)
-        return cast(Mapping[str, Json], struck(fault, runtime))
+        return {"script": self._merged(config)}
 
     def runtime_config_for_update(
         self, config: Mapping[str, Json], current: Mapping[str, Json], *, started: bool
     ) -> Mapping[str, Json]:
         """The same again."""
-        calls = current.get("config_calls", 1) + 1
-        runtime = {**current, "script": self._merged(config), "config_calls": calls}
-        return cast(Mapping[str, Json], struck(_fault(runtime, "config", calls), runtime))
+        return {**current, "script": self._merged(config)}
 
     def runtime_config_for_function_output(
         self, config: Mapping[str, Json], current: Mapping[str, Json], item: Mapping[str, Json]
@@ -122,17 +91,19 @@ class Scripted(DuplexModelPlugin):
 
     def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
         """The unit as it is, with the results of tools that came in the meantime."""
-        runtime = request.session.runtime
-        plan = super().plan_append(request)
-        if runtime.get("tool_results"):
-            data = {"tool_results": list(runtime["tool_results"])}
-            plan = DuplexAppendPlan(replace(plan.prompt, data=data))
-        return cast(DuplexAppendPlan, struck(_fault(runtime, "plan", request.seq), plan))
-
-    async def prepare_append_plan(self, request: AppendRequest) -> DuplexAppendPlan:
-        """``plan_append``; waits only when a fault says so."""
-        await hang(_fault(request.session.runtime, "plan", request.seq))
-        return self.plan_append(request)
+        plan, results = super().plan_append(request), request.session.runtime.get("tool_results")
+        if not results:
+            return plan
+        return DuplexAppendPlan(replace(plan.prompt, data={"tool_results": list(results)}))
 
     def _merged(self, config: Mapping[str, Json]) -> dict[str, Json]:
         return merged(self._default, (config.get("extra_body") or {}).get("script") or {})
+
+
+class Scripted(FaultyHooks, _Scripted):
+    """Does what the script says."""
+
+    def faults(self, runtime: Mapping[str, Json]) -> Iterable[Fault]:
+        """Those of the session's script."""
+        script = runtime.get("script") or {}
+        return parse(script).faults if script.get("faults") else ()

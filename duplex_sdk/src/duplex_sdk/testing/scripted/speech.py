@@ -53,9 +53,8 @@ class Speech:
 
     def next_piece(self) -> OutputFields:
         """The next unit of audio with the words that end in it."""
-        start, count = self._sent, self._unit
-        if not self.endless:
-            count = min(count, self._total - start)
+        start = self._sent
+        count = self._unit if self.endless else min(self._unit, self._total - start)
         self._sent += count
         rate = self._script.out_rate
         end_ms = math.inf if self._sent >= self._total else self._sent * 1000 / rate
@@ -64,12 +63,10 @@ class Speech:
             word, ends_at = self._words.pop(0)
             text += word
             marks.append((len(text), ends_at - start * 1000 / rate))
-        piece: OutputFields = {"marks": tuple(marks) if count else (), "end_of_turn": self.over}
-        if count:
-            piece["audio"] = self._samples(start, count, rate)
-        if text:
-            piece["text"] = text
-        return piece
+        if not count:
+            return {"text": text, "marks": (), "end_of_turn": self.over}
+        audio = self._samples(start, count, rate)
+        return {"audio": audio, "text": text, "marks": tuple(marks), "end_of_turn": self.over}
 
     def _samples(self, start: int, count: int, rate: int) -> PcmChunk:
         kind = self._answer.audio

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
 from duplex_sdk.audio.chunk import SAMPLE_BYTES
 from duplex_sdk.stage import (
@@ -19,7 +18,9 @@ from duplex_sdk.stage import (
     StageUnit,
     ToolCall,
 )
-from duplex_sdk.testing.faults import Fault, find_fault, struck
+from duplex_sdk.testing.busy import busy
+from duplex_sdk.testing.energy_gate import EnergyGate
+from duplex_sdk.testing.faulty_steps import FaultySteps
 from duplex_sdk.testing.signals import describe
 
 from .script import Answer, Script, parse
@@ -27,7 +28,6 @@ from .speech import Speech
 
 __all__ = ["ScriptedModel"]
 
-_LOUD = 0.01
 _TURN_END_MS = 400
 _SOON = 1e-6
 
@@ -39,6 +39,7 @@ class _Talk:
     session: StageSession
     script: Script
     ordinal: int
+    faults: FaultySteps
     turns: int = 0
     responses: int = 0
     heard: list[bytes] = field(default_factory=list)
@@ -46,12 +47,9 @@ class _Talk:
     clock_ms: float = 0.0
     acts: int = 0
     murmured: bool = False
-    loud_ms: float = 0.0
-    quiet_ms: float = 0.0
+    gate: EnergyGate = field(default_factory=EnergyGate)
     waits_for_tool: bool = False
     prefilled: bool = False
-    steps: int = 0
-    late: tuple[float, StageOutput] | None = None
 
 
 _Unit: TypeAlias = StageUnit[_Talk]
@@ -68,9 +66,11 @@ class ScriptedModel(StageModel[_Talk]):
 
     def open(self, session: StageSession) -> _Talk:
         """A session at the start of its script."""
-        talk = _Talk(session, self._script(session), self._opened)
+        script = self._script(session)
+        faults = FaultySteps(script.faults, script.out_rate)
+        talk = _Talk(session, script, self._opened, faults)
         self._opened += 1
-        _struck(find_fault(talk.script.faults, "open", 1))
+        faults.strike("open")
         return talk
 
     def prefill(self, state: _Talk, now: float) -> float | None:
@@ -83,6 +83,7 @@ class ScriptedModel(StageModel[_Talk]):
         """Take a new script; an answer under way goes on as it began."""
         if session.runtime.get("script") != state.session.runtime.get("script"):
             state.script = self._script(session)
+            state.faults.faults = state.script.faults
         state.session = session
 
     def cancel(self, state: _Talk, epoch: int, heard_ms: float) -> None:
@@ -91,14 +92,12 @@ class ScriptedModel(StageModel[_Talk]):
 
     def close(self, state: _Talk) -> None:
         """Nothing to free, but it may be told to fail."""
-        _struck(find_fault(state.script.faults, "close", 1))
+        state.faults.strike("close")
 
     def step_unit(self, unit: _Unit, now: float) -> Iterable[StageOutput]:
         """Hear the unit, then say what is due."""
-        talk, prompt = unit.state, unit.prompt
-        script = talk.script
-        if script.cost_s:
-            _burn(script.cost_s)
+        talk, prompt, script = unit.state, unit.prompt, unit.state.script
+        busy(script.cost_s)
         if prompt.kind == "discard":
             talk.heard.clear()
         if prompt.audio is not None:
@@ -110,11 +109,10 @@ class ScriptedModel(StageModel[_Talk]):
         outputs = _native(unit) if script.turns == "native" else _by_turns(unit, now)
         if not script.faults:
             return outputs
-        if talk.late is not None and talk.late[0] <= now + _SOON:
-            outputs.append(talk.late[1])
-            talk.late = None
-        talk.steps += 1
-        return _misbehave(find_fault(script.faults, "step", talk.steps), unit, outputs, now)
+        spoilt = talk.faults.spoil(unit, outputs, now)
+        if talk.speech is not None:
+            talk.speech.endless |= talk.faults.endless
+        return spoilt
 
     def _script(self, session: StageSession) -> Script:
         return parse(session.runtime.get("script", self._default))
@@ -140,7 +138,7 @@ def _by_turns(unit: _Unit, now: float) -> list[StageOutput]:
 def _native(unit: _Unit) -> list[StageOutput]:
     """Each unit of input moves it on by one unit of output."""
     talk = unit.state
-    _listen(unit)
+    talk.gate.hear(unit.prompt.audio, in_a_row=talk.speech is not None)
     if talk.speech is not None and _yields(unit):
         talk.speech = None
         return [unit.output(end_of_turn=True, listen=True)]
@@ -156,21 +154,6 @@ def _native(unit: _Unit) -> list[StageOutput]:
     return outputs
 
 
-def _listen(unit: _Unit) -> None:
-    """The energy gate: for how long there was sound, for how long there has been none."""
-    talk, audio = unit.state, unit.prompt.audio
-    if audio is None or not audio.count:
-        return
-    samples = audio.numpy()
-    if float(samples @ samples) / audio.count > _LOUD * _LOUD:
-        talk.loud_ms += audio.duration_ms
-        talk.quiet_ms = 0.0
-        return
-    talk.quiet_ms += audio.duration_ms
-    if talk.speech is not None:
-        talk.loud_ms = 0.0
-
-
 def _yields(unit: _Unit) -> bool:
     talk = unit.state
     act = talk.script.at[talk.acts] if talk.acts < len(talk.script.at) else None
@@ -178,7 +161,7 @@ def _yields(unit: _Unit) -> bool:
         talk.acts += 1
         return True
     patience = talk.script.yield_after_ms
-    return unit.prompt.force_listen or (patience is not None and 0 < talk.loud_ms >= patience)
+    return unit.prompt.force_listen or (patience is not None and 0 < talk.gate.loud_ms >= patience)
 
 
 def _decide(unit: _Unit) -> list[StageOutput]:
@@ -194,7 +177,7 @@ def _decide(unit: _Unit) -> list[StageOutput]:
         say = script.at[talk.acts - 1].say
         return [] if say is None else _answer(unit, talk.clock_ms, say)
     asked = prompt.kind == "conversation" or prompt.final or "tool_results" in prompt.data
-    pause = talk.loud_ms > 0 and talk.quiet_ms >= _TURN_END_MS and not script.at
+    pause = talk.gate.loud_ms > 0 and talk.gate.quiet_ms >= _TURN_END_MS and not script.at
     if asked or (pause and talk.session.config.get("auto_response")):
         return _answer(unit, talk.clock_ms)
     return []
@@ -203,7 +186,7 @@ def _decide(unit: _Unit) -> list[StageOutput]:
 def _answer(unit: _Unit, clock: float, say: Answer | None = None) -> list[StageOutput]:
     """End a turn of input: its transcript, then the answer or the tool call it has."""
     talk, prompt, script = unit.state, unit.prompt, unit.state.script
-    heard, talk.heard, talk.loud_ms = talk.heard, [], 0.0
+    heard, talk.heard, talk.gate.loud_ms = talk.heard, [], 0.0
     outputs: list[StageOutput] = []
     results = prompt.data.get("tool_results") or ()
     if results:
@@ -238,35 +221,3 @@ def _speak(talk: _Talk, say: Answer, clock: float, heard: list[bytes] | None = N
     who = (talk.ordinal, talk.responses)
     talk.speech = Speech(say, talk.script, text=text, who=who, due=clock + delay)
     talk.responses += 1
-
-
-def _burn(seconds: float) -> None:
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
-
-
-def _struck(fault: Fault | None, result: Any = None) -> Any:
-    # A stage has a thread of its own, so what hangs blocks it.
-    if fault is not None:
-        time.sleep(fault.ms("hang_ms") / 1000)
-    return struck(fault, result)
-
-
-def _misbehave(
-    fault: Fault | None, unit: _Unit, outputs: list[StageOutput], now: float
-) -> Iterable[StageOutput]:
-    if fault is None:
-        return outputs
-    talk = unit.state
-    if fault.ms("late_ms"):
-        talk.late = (now + fault.ms("late_ms") / 1000, unit.output(text=" late"))
-        outputs.append(unit.output(again_ms=fault.ms("late_ms")))
-    elif fault.do == "double":
-        outputs = [each for each in outputs for _ in range(2)]
-    elif fault.do == "endless" and talk.speech is not None:
-        talk.speech.endless = True
-    bad = fault.bad_audio(talk.script.out_rate)
-    if bad is not None:
-        outputs.append(unit.output(audio=bad))
-    return cast(Iterable[StageOutput], _struck(fault, outputs))
