@@ -214,22 +214,3 @@ def test_a_session_longer_than_the_window_keeps_memory_flat(alone: Bench) -> Non
     assert np.isfinite(output.audio.numpy()).all()
     assert resident_kb() - before < 4096
     alone.close("long")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-def test_an_hour_of_callers_coming_and_going_keeps_memory_flat(bench: Bench) -> None:
-    """45,000 frames of sound, in sessions of a minute on all slots."""
-    frame = speech(1, seed=1)[0]
-    before = 0
-    for minute in range(60 // 8 + 1):
-        names = [f"{minute}-{slot}" for slot in range(8)]
-        for seed, name in enumerate(names):
-            bench.open(name, seed=seed)
-        for _ in range(750):
-            outputs = bench.frames(dict.fromkeys(names, frame))
-        assert len(outputs) == 8
-        for name in names:
-            bench.close(name)
-        before = before or resident_kb()
-    assert resident_kb() - before < 8192

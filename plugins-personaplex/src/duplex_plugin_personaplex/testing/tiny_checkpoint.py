@@ -42,12 +42,15 @@ _SENTENCES = (
 )
 
 
-def write_tiny_checkpoint(folder: Path, *, depth_steps: int = 16, seed: int = 7) -> Path:
+def write_tiny_checkpoint(
+    folder: Path, *, depth_steps: int = 16, layers: int = 2, seed: int = 7
+) -> Path:
     """Write a checkpoint into a folder, the same each time.
 
     Args:
         folder: made if it is not there.
         depth_steps: 16 as in the release, or 8.
+        layers: of each of the four transformers; with one a frame takes half the time.
         seed: of the weights.
 
     Returns:
@@ -55,10 +58,10 @@ def write_tiny_checkpoint(folder: Path, *, depth_steps: int = 16, seed: int = 7)
     """
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(seed)
-    sizes = _lm_sizes(depth_steps, text_card=_write_tokenizer(folder / TEXT_NAME))
+    sizes = _lm_sizes(depth_steps, layers, text_card=_write_tokenizer(folder / TEXT_NAME))
     lm = _lm_weights(sizes, generator)
     save_file({name: value.bfloat16() for name, value in lm.items()}, folder / LM_NAME)
-    save_file(_mimi_weights(_mimi_sizes(), generator), folder / MIMI_NAME)
+    save_file(_mimi_weights(_mimi_sizes(layers), generator), folder / MIMI_NAME)
     _write_voices(folder / VOICES_NAME, lm, sizes, generator)
     (folder / "config.json").write_text("{}\n")
     overrides = {
@@ -72,25 +75,25 @@ def write_tiny_checkpoint(folder: Path, *, depth_steps: int = 16, seed: int = 7)
     return folder
 
 
-def _lm_sizes(depth_steps: int, text_card: int) -> LmSizes:
+def _lm_sizes(depth_steps: int, layers: int, text_card: int) -> LmSizes:
     return LmSizes(
         dim=32,
         text_card=text_card,
         card=2048,
         code_rows=16,
-        layers=2,
+        layers=layers,
         heads=2,
         hidden=88,
         context=_CONTEXT,
         depth_dim=16,
-        depth_layers=2,
+        depth_layers=layers,
         depth_heads=2,
         depth_hidden=44,
         depth_steps=depth_steps,
     )
 
 
-def _mimi_sizes() -> MimiSizes:
+def _mimi_sizes(layers: int) -> MimiSizes:
     return MimiSizes(
         filters=2,
         dimension=16,
@@ -100,7 +103,7 @@ def _mimi_sizes() -> MimiSizes:
         compress=2,
         ratios=(8, 6, 5, 4),
         downsample=2,
-        layers=2,
+        layers=layers,
         heads=2,
         feed_forward=32,
         context=250,
