@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import signal
+import socket
+import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from duplex_sdk.protocol.duplex import (
     SessionClosed,
     TranscriptDelta,
 )
+from duplex_sdk.stage.worker.listener import WorkerListener
 from duplex_sdk.testing.seeded_ids import SeededIds
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSessionHandle
 from duplex_server.serving.health import health_status
@@ -32,6 +33,7 @@ MODELS = Path(__file__).parents[1] / "worker_models"
 STAGES = ("text", "tone", "codec")
 SESSIONS = 32
 SPEECH = os.urandom(3_200)
+SECRET = "what both machines know"
 ANSWER_BYTES = 13 * 10 * 24 * 2
 """Thirteen letters of 10 ms at 24 kHz in pcm16."""
 
@@ -219,9 +221,8 @@ def is_delta(event: DuplexEvent) -> bool:
     return isinstance(event, AudioDelta)
 
 
-async def scripted_conversation(backend: str) -> list[tuple[str, Any]]:
+async def scripted_conversation(deployment: Deployment) -> list[tuple[str, Any]]:
     """What a session of two turns says, in order, with everything that is heard."""
-    deployment = Deployment(stages={"scripted": {"backend": backend}})
     said: list[tuple[str, Any]] = []
     async with Harness().engine(
         "scripted", {"script": SCRIPT}, deployment=deployment, ids=SeededIds(1)
@@ -241,10 +242,28 @@ async def scripted_conversation(backend: str) -> list[tuple[str, Any]]:
     return said
 
 
-async def test_a_process_says_sample_for_sample_what_a_thread_says() -> None:
-    inline = await scripted_conversation("inline")
+@pytest.fixture
+def lent_machine() -> Iterator[str]:
+    """Where workers can be had from elsewhere, over TCP."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    listener = WorkerListener(listening, SECRET, max_workers=1)
+    serving = threading.Thread(target=listener.serve)
+    serving.start()
+    host, port = listening.getsockname()
+    yield f"{host}:{port}"
+    listener.close()
+    serving.join()
+
+
+async def test_wherever_it_runs_a_model_says_the_same_sample_for_sample(lent_machine: str) -> None:
+    inline, process = [
+        await scripted_conversation(Deployment(stages={"scripted": {"backend": backend}}))
+        for backend in ("inline", "process")
+    ]
     assert sum(len(delta or b"") for kind, delta in inline if kind.endswith("audio.delta")) > 10**5
-    assert await scripted_conversation("process") == inline
+    assert process == inline
+    elsewhere = Deployment(stages={"scripted": {"workers": [lent_machine]}}, worker_secret=SECRET)
+    assert await scripted_conversation(elsewhere) == inline
 
 
 @pytest.mark.parametrize("where", ["open", "step", "close"])
@@ -291,76 +310,3 @@ async def test_a_crash_loop_makes_the_server_unhealthy_until_it_ends(
         talk = Talk(await omni.open_session())
         assert await talk.turn() == "one two three"
         await talk.handle.close()
-
-
-class Load:
-    """Sessions that talk on and on, and are opened again when a death ended them."""
-
-    def __init__(self, omni: DuplexOmni) -> None:
-        self._omni = omni
-        self._ending = False
-        self.turns = 0
-        self.ended: list[str] = []
-
-    async def _talk_on(self) -> None:
-        while not self._ending:
-            try:
-                talk = Talk(await self._omni.open_session())
-            except DuplexSessionError as error:
-                # Both replicas of a stage were away at once.
-                if error.code != "failed_precondition":
-                    raise
-                await asyncio.sleep(0.01)
-                continue
-            while not self._ending and await talk.turn() is not None:
-                self.turns += 1
-            if talk.closed is not None:
-                self.ended.append(talk.closed.reason)
-            await talk.handle.close()
-
-    @asynccontextmanager
-    async def running(self, sessions: int) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(sessions):
-                group.create_task(self._talk_on())
-            yield
-            self._ending = True
-
-
-async def kill_under_load(omni: DuplexOmni, kills: int) -> Load:
-    load, dice = Load(omni), random.Random(kills)
-    async with load.running(SESSIONS):
-        await eventually(lambda: load.turns > SESSIONS)
-        for number in range(kills):
-            victim = dice.choice([status for status in replicas(omni) if status.pid is not None])
-            assert victim.pid is not None
-            with contextlib.suppress(ProcessLookupError):
-                # The one before may not have been missed yet.
-                os.kill(victim.pid, signal.SIGKILL)
-            turns = load.turns
-            # Mostly one after the other; now and then a second one while the first is away.
-            if number % 4:
-                await eventually(lambda: is_whole(omni))
-                await eventually(lambda turns=turns: load.turns > turns)
-        await eventually(lambda: is_whole(omni))
-    return load
-
-
-async def check_deaths_leave_nothing(omni: DuplexOmni, kills: int) -> None:
-    load = await kill_under_load(omni, kills)
-    assert set(load.ended) == {"runtime_failed"}
-    await eventually(lambda: holds_nothing(omni))
-    assert sum(status.restarts for status in replicas(omni)) >= kills * 3 // 4
-    begun = await talks(omni)
-    await close_all(begun)
-    await eventually(lambda: holds_nothing(omni))
-
-
-async def test_deaths_under_load_leave_nothing_behind(omni: DuplexOmni) -> None:
-    await check_deaths_leave_nothing(omni, kills=12)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-async def test_two_hundred_deaths_under_load_leave_nothing_behind(omni: DuplexOmni) -> None:
-    await check_deaths_leave_nothing(omni, kills=200)

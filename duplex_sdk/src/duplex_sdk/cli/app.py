@@ -73,9 +73,10 @@ def _root(
 
 
 def _add_client_commands(app: typer.Typer) -> None:
-    from . import bench, simulate, talk
+    from . import bench, simulate, talk, worker
 
     talk.register(app)
+    worker.register(app)
     bench.register(app)
     simulate.register(app)
 

@@ -36,7 +36,9 @@ class ServingStack(ABC):
     def __init__(self, resolved: ResolvedSettings) -> None:
         self._resolved = resolved
         # No package is told a key.
-        told = resolved.settings.model_dump(mode="json", exclude={"serving": {"api_keys"}})
+        told = resolved.settings.model_dump(
+            mode="json", exclude={"worker_secret": True, "serving": {"api_keys"}}
+        )
         self.extensions = find_extensions(load_hooks(), told)
 
     @abstractmethod

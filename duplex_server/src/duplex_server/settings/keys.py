@@ -14,7 +14,10 @@ from .model import ServerSettings, ServingSettings
 
 __all__ = ["SettingKey", "setting_keys"]
 
-_TOP_LEVEL = ("plugin", "session_mode", "chat_backend", "device", "worker_python", "log_level")
+_TOP_LEVEL = (
+    *("plugin", "session_mode", "chat_backend", "device"),
+    *("worker_python", "worker_secret", "log_level"),
+)
 _SINGULAR = {"api_keys": "api_key", "allowed_origins": "allowed_origin"}
 
 

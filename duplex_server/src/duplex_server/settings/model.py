@@ -71,6 +71,7 @@ class StageSettings(_Section):
     backend: str | None = None
     device: str | None = Field(default=None, min_length=1)
     replicas: int | None = Field(default=None, ge=1)
+    workers: tuple[str, ...] | None = Field(default=None, min_length=1)
     memory_bytes: int | None = Field(default=None, ge=0)
     period_ms: int | None = Field(default=None, ge=1)
     max_batch: int | None = Field(default=None, ge=1)
@@ -106,6 +107,9 @@ class ServerSettings(_Section):
     serving: ServingSettings = Field(default_factory=ServingSettings)
     worker_python: Path | None = Field(
         default=None, description="interpreter of the environment that holds the model's runtime"
+    )
+    worker_secret: SecretStr | None = Field(
+        default=None, description="what workers on other machines were started with"
     )
     log_level: LogLevel = Field(default="info", description="how much is logged")
 

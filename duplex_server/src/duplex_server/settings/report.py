@@ -30,6 +30,7 @@ def setting_lines(resolved: ResolvedSettings) -> Iterator[SettingLine]:
     yield _line(resolved, "chat_backend", settings.chat_backend)
     yield _line(resolved, "device", settings.device)
     yield _line(resolved, "worker_python", settings.worker_python)
+    yield _line(resolved, "worker_secret", settings.worker_secret)
     yield _line(resolved, "log_level", settings.log_level)
     for name in type(settings.serving).model_fields:
         yield _line(resolved, f"serving.{name}", getattr(settings.serving, name))

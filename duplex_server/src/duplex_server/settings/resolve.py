@@ -64,7 +64,9 @@ class ResolvedSettings:
     @property
     def deployment(self) -> Deployment:
         """What the settings change about the plugin's stages."""
+        secret = self.settings.worker_secret
         return Deployment(
+            worker_secret=None if secret is None else secret.get_secret_value(),
             stages={name: stage.changes for name, stage in self.settings.stages.items()},
             device=self.settings.device,
             worker_python=self.settings.worker_python,

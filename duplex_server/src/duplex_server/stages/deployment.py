@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from duplex_sdk.stage import Json, PipelineConfig, StageConfig
+from duplex_sdk.stage.worker import SECRET_VARIABLE
+from duplex_sdk.stage.worker.address import host_and_port
+from duplex_sdk.stage.worker.proof import SHORTEST_SECRET
 
 from .errors import StageSettingError
+from .remote_worker import RemotePlace
 from .restart_policy import RestartPolicy
 
 __all__ = ["Deployment"]
 
+_PROCESS = "process"
+_WORKERS = "workers"
 _MERGED = frozenset({"options", "sampling", "vllm"})
 """Mappings of which a deployment may change single keys; everything else it replaces."""
 
@@ -25,16 +31,18 @@ class Deployment:
 
     Attributes:
         stages: per stage id the fields of ``StageConfig`` to change; ``backend`` chooses one of
-            ``backends``.
+            ``backends``, ``workers`` names the ``HOST:PORT`` of workers on other machines.
         device: of every stage that ``stages`` gives none.
         worker_python: interpreter of the environment that workers run in; every stage is then a
             process unless ``stages`` says otherwise. None: this environment.
+        worker_secret: what workers on other machines were started with.
         restart: when replicas that failed are started again.
     """
 
     stages: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     device: str | None = None
     worker_python: Path | None = None
+    worker_secret: str | None = field(default=None, repr=False)
     restart: RestartPolicy = field(default_factory=RestartPolicy)
 
     def apply(self, pipeline: PipelineConfig) -> PipelineConfig:
@@ -53,9 +61,41 @@ class Deployment:
             pipeline, stages=tuple(self._applied(stage) for stage in pipeline.stages)
         )
 
+    def places_of(self, stage_id: str) -> tuple[RemotePlace, ...]:
+        """Where workers of a stage run, one replica after the other; empty: on this machine.
+
+        Raises:
+            StageSettingError: an address is none, or there is no secret to prove.
+        """
+        addresses = self._addresses(stage_id)
+        path = f"stages.{stage_id}.{_WORKERS}"
+        for address in addresses:
+            try:
+                host_and_port(address)
+            except ValueError as error:
+                raise StageSettingError(path, str(error)) from error
+        if addresses and len(self.worker_secret or "") < SHORTEST_SECRET:
+            raise StageSettingError(
+                "worker_secret",
+                f"workers elsewhere need one of at least {SHORTEST_SECRET} characters",
+                hint=f"set {SECRET_VARIABLE} to the same long random text here and there",
+            )
+        return tuple(RemotePlace(address, self.worker_secret or "") for address in addresses)
+
+    def _addresses(self, stage_id: str) -> tuple[str, ...]:
+        given = self.stages.get(stage_id, {}).get(_WORKERS)
+        if given is None:
+            return ()
+        if not isinstance(given, list | tuple):
+            raise StageSettingError(f"stages.{stage_id}.{_WORKERS}", "this is a list of HOST:PORT")
+        return tuple(map(str, given))
+
     def _applied(self, stage: StageConfig) -> StageConfig:
         path = f"stages.{stage.id}"
         changes: dict[str, Any] = dict(self.stages.get(stage.id, {}))
+        if places := self.places_of(stage.id):
+            changes.setdefault("replicas", len(places))
+        changes.pop(_WORKERS, None)
         changes["backends"] = (self._backend(path, stage, changes.pop("backend", None)),)
         if self.device is not None:
             changes.setdefault("device", self.device)
@@ -70,10 +110,16 @@ class Deployment:
             raise StageSettingError(path, str(error)) from error
 
     def _backend(self, path: str, stage: StageConfig, wanted: str | None) -> str:
+        if self._addresses(stage.id):
+            if wanted not in (None, _PROCESS):
+                raise StageSettingError(
+                    f"{path}.{_WORKERS}", f"a stage that runs as '{wanted}' has none"
+                )
+            wanted = _PROCESS
         if wanted is None:
             if self.worker_python is None:
                 return stage.backends[0]
-            wanted, path = "process", f"worker_python: {path}"
+            wanted, path = _PROCESS, f"worker_python: {path}"
         if wanted not in stage.backends:
             raise StageSettingError(
                 f"{path}.backend",

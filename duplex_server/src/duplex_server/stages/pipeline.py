@@ -60,6 +60,7 @@ def build_pools(
             call_timeout_s=stage_call_timeout_s,
             worker_python=deployment.worker_python,
             clock=clock,
+            places=deployment.places_of(config.id),
         )
         pools.append(
             StagePool(

@@ -13,6 +13,7 @@ from duplex_sdk.stage.worker import Load
 from .inline_replica import HostSettings
 from .loop_replica import LoopReplica
 from .process_replica import ProcessReplica, WorkerSettings
+from .remote_worker import RemotePlace
 from .replica import ReplicaSink, StageReplica
 from .thread_replica import ThreadReplica
 
@@ -34,6 +35,7 @@ class StagePlacing:
         call_timeout_s: a call of the model that lasts longer counts as stuck.
         worker_python: interpreter of workers; None: the one that runs this.
         clock: seconds, monotonic.
+        places: of workers on other machines, taken in turn; empty: workers run here.
     """
 
     stage_id: int
@@ -44,6 +46,7 @@ class StagePlacing:
     call_timeout_s: float
     worker_python: Path | None
     clock: Callable[[], float]
+    places: tuple[RemotePlace, ...] = ()
 
     def factory(self) -> MakeReplica:
         """How to make a replica on the first allowed backend that there is.
@@ -106,6 +109,7 @@ class StagePlacing:
             name=self._name(replica_id),
             call_timeout_s=self.call_timeout_s,
             python=self.worker_python,
+            place=self.places[replica_id % len(self.places)] if self.places else None,
         )
         return ProcessReplica(settings, sink)
 

@@ -52,9 +52,11 @@ from duplex_sdk.stage.worker import Progress as ProgressMessage
 
 from .errors import StageCallError
 from .heartbeat import Heartbeat
+from .remote_worker import RemotePlace, reach_worker
 from .replica import Progress, ReplicaSink, StageReplica
+from .running_worker import RunningWorker
 from .worker_channel import ChannelOwner
-from .worker_launch import LaunchedWorker, launch_worker
+from .worker_launch import launch_worker
 
 __all__ = ["ProcessReplica", "WorkerSettings"]
 
@@ -82,6 +84,7 @@ class WorkerSettings:
         call_timeout_s: a call of the model that lasts longer counts as stuck.
         python: its interpreter; None: the one that runs this.
         beat_s: seconds between two heartbeats.
+        place: where ``duplex worker`` starts it; None: it is a process of ours.
     """
 
     load: Load
@@ -89,6 +92,7 @@ class WorkerSettings:
     call_timeout_s: float
     python: Path | None = None
     beat_s: float = 1.0
+    place: RemotePlace | None = None
 
 
 class ProcessReplica(StageReplica, ChannelOwner):
@@ -102,7 +106,7 @@ class ProcessReplica(StageReplica, ChannelOwner):
         """``settings``: what to run, and how; ``sink``: where to deliver."""
         self._settings = settings
         self._sink = sink
-        self._worker: LaunchedWorker | None = None
+        self._worker: RunningWorker | None = None
         self._ending = False
         self._ready = False
         self._progress: Progress | None = None
@@ -135,7 +139,7 @@ class ProcessReplica(StageReplica, ChannelOwner):
     @property
     def pid(self) -> int | None:
         """The worker's process id while it lives."""
-        return None if self._worker is None else self._worker.process.pid
+        return None if self._worker is None else self._worker.pid
 
     @property
     def memory_bytes(self) -> int | None:
@@ -150,12 +154,7 @@ class ProcessReplica(StageReplica, ChannelOwner):
         loop = asyncio.get_running_loop()
         self._progress = progress
         self._greeted, self._loaded = loop.create_future(), loop.create_future()
-        self._worker = await launch_worker(
-            self,
-            python=self._settings.python,
-            name=self._settings.name,
-            on_line=lambda line: self._log(logging.INFO, line),
-        )
+        self._worker = await self._connected_worker()
         try:
             await self._greet(self._worker)
             self._heartbeat.start(SILENT_BEATS_LOADING)
@@ -246,6 +245,8 @@ class ProcessReplica(StageReplica, ChannelOwner):
 
     def on_lost(self, reason: str | None) -> None:
         """See ``ChannelOwner``."""
+        if self._worker is not None:
+            self._worker.lost()
         if not self._ending and self._lost is None:
             self._lost = asyncio.get_running_loop().create_task(self._explain_loss(reason))
 
@@ -280,7 +281,18 @@ class ProcessReplica(StageReplica, ChannelOwner):
 
     # Inside
 
-    async def _greet(self, worker: LaunchedWorker) -> None:
+    async def _connected_worker(self) -> RunningWorker:
+        name, place = self._settings.name, self._settings.place
+        if place is not None:
+            return await reach_worker(self, place, name=name)
+        return await launch_worker(
+            self,
+            python=self._settings.python,
+            name=name,
+            on_line=lambda line: self._log(logging.INFO, line),
+        )
+
+    async def _greet(self, worker: RunningWorker) -> None:
         assert self._greeted is not None
         name = self._settings.name
         self._send(Hello(PROTOCOL, API_VERSION, worker.secret))
@@ -312,7 +324,7 @@ class ProcessReplica(StageReplica, ChannelOwner):
             return
         await asyncio.wait((worker.exited,), timeout=_EXIT_WORDS_S)
         # What it printed is in the log; clients, who hear this reason, are not to read it.
-        end = worker.process.describe_end() if self._ready else worker.end_and_last_line
+        end = worker.describe_end() if self._ready else worker.end_and_last_line
         self._die(f"its worker is gone: {reason or end}")
 
     def _die(self, reason: str) -> None:
@@ -330,13 +342,11 @@ class ProcessReplica(StageReplica, ChannelOwner):
         self._cut(worker)
         self._sink.on_dead(self, reason)
 
-    def _cut(self, worker: LaunchedWorker) -> None:
+    def _cut(self, worker: RunningWorker) -> None:
         self._heartbeat.stop()
-        worker.process.kill()
-        if worker.channel is not None:
-            worker.channel.abort()
+        worker.kill()
 
-    async def _remove(self, worker: LaunchedWorker) -> None:
+    async def _remove(self, worker: RunningWorker) -> None:
         self._cut(worker)
         if self._lost is not None:
             self._lost.cancel()

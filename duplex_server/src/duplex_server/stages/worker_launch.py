@@ -16,9 +16,10 @@ from pathlib import Path
 from duplex_sdk.stage import StageLoadError
 from duplex_sdk.stage.worker import SECRET_VARIABLE
 from duplex_sdk.stage.worker.interpreter import environment_for
+from duplex_sdk.stage.worker.process import WorkerProcess
 
+from .running_worker import RunningWorker
 from .worker_channel import ChannelOwner, WorkerChannel
-from .worker_process import WorkerProcess
 
 __all__ = ["LaunchedWorker", "launch_worker"]
 
@@ -27,7 +28,7 @@ START_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
-class LaunchedWorker:
+class LaunchedWorker(RunningWorker):
     """A worker's process and, once it called, the stream to it.
 
     Attributes:
@@ -43,10 +44,28 @@ class LaunchedWorker:
     channel: WorkerChannel | None = None
 
     @property
+    def pid(self) -> int | None:
+        """Its process id while it lives."""
+        return self.process.pid
+
+    @property
     def end_and_last_line(self) -> str:
         """How the process ended, and the last it printed: of a traceback, the exception."""
         end, line = self.process.describe_end(), self.process.last_line
         return f"{end}; its last line: {line}" if line else end
+
+    def describe_end(self) -> str:
+        """See ``RunningWorker``."""
+        return self.process.describe_end()
+
+    def kill(self) -> None:
+        """See ``RunningWorker``; the processes that it started end, too."""
+        self.process.kill()
+        if self.channel is not None:
+            self.channel.abort()
+
+    def lost(self) -> None:
+        """See ``RunningWorker``; the process says by itself when it has ended."""
 
 
 async def launch_worker(
@@ -82,7 +101,7 @@ async def launch_worker(
                 stream = await _called(worker, listening, name)
                 await _connect(worker, owner, stream)
             except BaseException:
-                worker.process.kill()
+                worker.kill()
                 await asyncio.shield(worker.exited)
                 raise
             return worker

@@ -29,6 +29,7 @@ class WorkerProcess:
         name: str,
         on_line: Callable[[str], None],
         on_exit: Callable[[], None],
+        inherited: Sequence[int] = (),
     ) -> None:
         """Make a process that is not started.
 
@@ -38,12 +39,14 @@ class WorkerProcess:
             name: for debuggers.
             on_line: called on a thread of ours for each line it prints.
             on_exit: called on a thread of ours once, when it has ended or could not be started.
+            inherited: descriptors of ours that it gets.
         """
         self._command = tuple(command)
         self._environment = dict(environment)
         self._name = name
         self._on_line = on_line
         self._on_exit = on_exit
+        self._inherited = tuple(inherited)
         self._lock = threading.Lock()
         self._last_line = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -106,6 +109,7 @@ class WorkerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                pass_fds=self._inherited,
                 # A group of its own: Ctrl-C is ours to handle, and its children end with it.
                 start_new_session=True,
             )
