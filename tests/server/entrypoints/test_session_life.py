@@ -186,46 +186,6 @@ async def test_a_resume_cancelled_on_its_way_finds_an_owner(
     assert handle.lease_generation == 1
 
 
-@pytest.mark.parametrize("steps", range(12))
-async def test_an_open_cancelled_anywhere_leaks_nothing(
-    engine: Any, until_true: Any, steps: int
-) -> None:
-    async with engine(max_sessions=1) as omni:
-        task = asyncio.create_task(omni.open_session())
-        for _ in range(steps):
-            await asyncio.sleep(0.0003)
-        task.cancel()
-        result = (await asyncio.gather(task, return_exceptions=True))[0]
-        if not isinstance(result, asyncio.CancelledError):
-            await result.close()
-        assert omni.sessions == {}
-        # The engine hears of the open and of its end a moment later than the caller.
-        async with asyncio.timeout(5):
-            while True:
-                (opened,) = await asyncio.gather(omni.open_session(), return_exceptions=True)
-                if not isinstance(opened, DuplexSessionError):
-                    break
-                assert opened.retryable
-                await asyncio.sleep(0.002)
-        await opened.close()
-        await until_true(lambda: omni.health().slots_used == 0)
-
-
-@pytest.mark.parametrize("steps", range(1, 7))
-async def test_a_close_cancelled_anywhere_still_ends_the_session(
-    engine: Any, until_true: Any, steps: int
-) -> None:
-    async with engine(max_sessions=1) as omni:
-        handle = await omni.open_session()
-        task = asyncio.create_task(handle.close())
-        for _ in range(steps):
-            await asyncio.sleep(0.0003)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await until_true(lambda: omni.health().slots_used == 0)
-        assert omni.sessions == {}
-
-
 async def test_an_ended_session_is_freed(omni: DuplexOmni, reader: Any, speech: bytes) -> None:
     handle = await omni.open_session()
     seen = reader(handle)

@@ -131,15 +131,25 @@ class InputRoom:
             room = self.room(count, turn=turn)
             if room is not Room.LATER:
                 return room is Room.NOW
-            loop = asyncio.get_running_loop()
-            waiter: asyncio.Future[None] = loop.create_future()
-            with self._lock:
-                self._waiters.append((loop, waiter))
+            await self._news(count, turn=turn)
+        return False
+
+    async def _news(self, count: int, *, turn: bool) -> None:
+        """Wait until something is published, unless that made room in between."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        entry = (loop, waiter)
+        with self._lock:
+            self._waiters.append(entry)
+        try:
             if self._held is None and self._ask is not None:
                 self._ask()
             if not self._closed and self.room(count, turn=turn) is Room.LATER:
                 await waiter
-        return False
+        finally:
+            with self._lock:
+                # A new list: the engine looks at the present one without the lock.
+                self._waiters = [each for each in self._waiters if each is not entry]
 
     def _wake(self) -> None:
         with self._lock:
