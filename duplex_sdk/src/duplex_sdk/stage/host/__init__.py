@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .host import StageHost
 from .result import HostResult, StepReport
+from .unit_host import UnitHost
 
-__all__ = ["HostResult", "StageHost", "StepReport"]
+__all__ = ["HostResult", "StageHost", "StepReport", "UnitHost"]

@@ -23,6 +23,7 @@ from .prefill import PrefillQueue
 from .result import HostResult, StepReport
 from .schedule import Schedule
 from .stepper import BatchLostError, Stepper, describe
+from .unit_host import UnitHost
 
 __all__ = ["StageHost"]
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class StageHost:
+class StageHost(UnitHost):
     """Keeps the table of sessions of one replica, makes the batches and calls the model.
 
     It does no I/O, owns no thread and never sleeps: whoever drives it calls ``open``, ``units``,
@@ -64,7 +65,7 @@ class StageHost:
         self._clock = clock
         self._period_s = math.inf if period_ms is None else period_ms / 1000
         self._check = OutputCheck(output_rate)
-        self._stepper = Stepper(model, self._check)
+        self._stepper = Stepper(model, self._check, self._serves)
         self._schedule = Schedule(max_batch=max_batch, gather_s=gather_ms / 1000)
         self._prefills = PrefillQueue()
         self._has_prefill = type(model).prefill is not StageModel.prefill
@@ -140,7 +141,7 @@ class StageHost:
                 self._give_back(unit)
                 self._touched[unit.session_id] = hosted
                 continue
-            hosted.epoch = unit.epoch
+            hosted.note(unit)
             hosted.queue.append(QueuedUnit(unit, now, self._schedule.next_order()))
             self._schedule.refresh(hosted, now)
 
@@ -288,6 +289,10 @@ class StageHost:
         for unit in units:
             outputs.extend(self._call(self._stepper.step_unit, unit, now))
         return outputs
+
+    def _serves(self, session_id: str, request_id: str) -> bool:
+        hosted = self._sessions.get(session_id)
+        return hosted is not None and request_id in hosted.requests
 
     def _is_up_to_date(self, hosted: HostedSession) -> bool:
         """Tell the model what changed; false when the session failed over it."""

@@ -11,6 +11,9 @@ __all__ = ["HostedSession", "QueuedUnit"]
 
 _TICK = StagePrompt(kind="tick")
 
+MOST_REQUESTS = 8
+"""A session answers its turn and a few questions beside it; older requests are over."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueuedUnit:
@@ -37,6 +40,8 @@ class HostedSession:
         update_due: the model has not been told ``session`` yet.
         active: something happened since the session was last reported idle.
         last: the unit stepped last, whose identity a tick carries.
+        requests: the last requests of this epoch that units came under, any of which may be
+            answered in a step.
         live_since: when units could first be taken.
         ready_key: its place among the ready sessions; None: it is not among them.
         prefill_ms: time spent so far in open and prefill.
@@ -53,9 +58,19 @@ class HostedSession:
     update_due: bool = False
     active: bool = False
     last: UnitRequest | None = None
+    requests: list[str] = field(default_factory=list)
     live_since: float = 0.0
     ready_key: tuple[float, int] | None = None
     prefill_ms: float = 0.0
+
+    def note(self, unit: UnitRequest) -> None:
+        """A unit came: its epoch is the newest, its request may be answered."""
+        if unit.epoch > self.epoch:
+            self.epoch = unit.epoch
+            self.requests.clear()
+        if unit.request_id not in self.requests:
+            self.requests.append(unit.request_id)
+            del self.requests[:-MOST_REQUESTS]
 
     def tick_is_due(self, now: float) -> bool:
         """Whether a tick may be given out."""

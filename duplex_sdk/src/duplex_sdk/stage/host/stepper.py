@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from duplex_sdk.stage.model import StageModel
@@ -34,9 +34,22 @@ class Stepper:
         batches: the model computes a batch in one call.
     """
 
-    def __init__(self, model: StageModel[Any], check: OutputCheck) -> None:
+    def __init__(
+        self,
+        model: StageModel[Any],
+        check: OutputCheck,
+        serves: Callable[[str, str], bool],
+    ) -> None:
+        """Make one.
+
+        Args:
+            model: to step.
+            check: of what it hands out.
+            serves: whether a session has a request of this id.
+        """
         self._model = model
         self._check = check
+        self._serves = serves
         self.batches = type(model).step is not StageModel.step
 
     def step_unit(self, unit: StageUnit[Any], now: float) -> list[StageOutput]:
@@ -44,7 +57,7 @@ class Stepper:
         outputs: list[StageOutput] = []
         try:
             for output in _iterable(self._model.step_unit(unit, now)):
-                outputs.extend(self._check.examine(_own(output, unit)))
+                outputs.extend(self._check.examine(self._own(output, unit)))
         except OutputFaultError as fault:
             outputs.append(unit.failed(_UNIT_FAILED, f"the model's output was refused: {fault}"))
         except (Exception, SystemExit) as error:
@@ -81,7 +94,7 @@ class Stepper:
                 refused.update((session_id, message) for session_id in by_session)
             elif unit.session_id not in refused:
                 try:
-                    outputs.extend(self._check.examine(_own(output, unit)))
+                    outputs.extend(self._check.examine(self._own(output, unit)))
                 except OutputFaultError as fault:
                     refused[unit.session_id] = f"the model's output was refused: {fault}"
         outputs.extend(
@@ -89,6 +102,28 @@ class Stepper:
             for session_id, message in refused.items()
         )
         return outputs
+
+
+    def _own(self, output: object, unit: StageUnit[Any]) -> StageOutput:
+        """The output, if it is one and speaks for the unit's session.
+
+        What a session says late may carry an older turn or epoch; who reads it knows what is
+        current. A session that answers several requests may say something of any of them.
+        """
+        if not isinstance(output, StageOutput):
+            raise OutputFaultError(f"expected a StageOutput, got {type(output).__name__}")
+        if type(output.epoch) is not int or type(output.turn_id) is not int:
+            raise OutputFaultError("its epoch and turn must be int")
+        if output.session_id != unit.session_id:
+            raise OutputFaultError("its session is not the unit's")
+        here = (unit.epoch, unit.turn_id)
+        there = (output.epoch, output.turn_id)
+        other = output.request_id != unit.request_id
+        if other and there == here and not self._serves(unit.session_id, output.request_id):
+            raise OutputFaultError("its request is none of the session's")
+        if there > here:
+            raise OutputFaultError("its epoch or turn lies in the future")
+        return output
 
 
 def _iterable(produced: object) -> Iterable[object]:
@@ -101,26 +136,6 @@ def _unit_of(output: object, units: dict[str, StageUnit[Any]]) -> StageUnit[Any]
     if not isinstance(output, StageOutput) or type(output.session_id) is not str:
         return next(iter(units.values())) if len(units) == 1 else None
     return units.get(output.session_id)
-
-
-def _own(output: object, unit: StageUnit[Any]) -> StageOutput:
-    """The output, if it is one and speaks for the unit's session.
-
-    What a session says late may carry an older turn or epoch; who reads it knows what is current.
-    """
-    if not isinstance(output, StageOutput):
-        raise OutputFaultError(f"expected a StageOutput, got {type(output).__name__}")
-    if type(output.epoch) is not int or type(output.turn_id) is not int:
-        raise OutputFaultError("its epoch and turn must be int")
-    if output.session_id != unit.session_id:
-        raise OutputFaultError("its session is not the unit's")
-    here = (unit.epoch, unit.turn_id)
-    there = (output.epoch, output.turn_id)
-    if output.request_id != unit.request_id and there == here:
-        raise OutputFaultError("its request is not the unit's")
-    if there > here:
-        raise OutputFaultError("its epoch or turn lies in the future")
-    return output
 
 
 def _foreign(output: object) -> str:

@@ -41,7 +41,7 @@ __all__ = [
     "same_major",
 ]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of these messages and of their frames; both ends must have the same."""
 
 SECRET_VARIABLE = "DUPLEX_WORKER_SECRET"
@@ -75,7 +75,7 @@ class Load(_Message, frozen=True):
 
     Attributes:
         plugin: its plugin, for people.
-        model: ``"package.module:Class"`` of the ``StageModel``.
+        model: ``"package.module:Class"`` of the ``StageModel``; None: vLLM serves the model.
         stage_id: position of the stage in the pipeline.
         replica_id: which copy of the stage it is.
         device: where it is to run; None: CUDA where the worker has it, else the CPU.
@@ -85,10 +85,11 @@ class Load(_Message, frozen=True):
         gather_ms: how long a step waits for more sessions.
         period_ms: a unit that ends later than this is late; None: never.
         output_rate: Hz that output audio must have; None: any.
+        vllm: vLLM's engine arguments, where it serves the model.
     """
 
     plugin: str
-    model: str
+    model: str | None
     stage_id: int
     replica_id: int
     device: str | None = None
@@ -98,6 +99,7 @@ class Load(_Message, frozen=True):
     gather_ms: float = 0.0
     period_ms: float | None = None
     output_rate: int | None = None
+    vllm: Mapping[str, Json] = {}
 
 
 class Open(_Message, frozen=True):

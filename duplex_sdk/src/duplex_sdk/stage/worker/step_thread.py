@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable
 
 from duplex_sdk.stage.device import free_memory_or_raise, resolve_device
-from duplex_sdk.stage.host import StageHost
+from duplex_sdk.stage.host import StageHost, UnitHost
 from duplex_sdk.stage.model import LoadContext, StageInfo, StageLoadError
 from duplex_sdk.stage.model_class import load_model_class
 
 from .engine_link import EngineLink, LinkLostError
+from .host_thread import HostThread
 from .messages import Call, CallResult, Load, LoadFailed, Progress, Ready
 from .passing import pass_on_result
 
@@ -24,7 +25,7 @@ __all__ = ["StepThread"]
 logger = logging.getLogger(__name__)
 
 
-class StepThread:
+class StepThread(HostThread):
     """Loads the model, then steps its host until told to end."""
 
     def __init__(self, link: EngineLink, load: Load, *, on_broken: Callable[[], None]) -> None:
@@ -38,33 +39,33 @@ class StepThread:
         self._link = link
         self._load = load
         self._on_broken = on_broken
-        self._inbox: deque[Callable[[StageHost], None]] = deque()
+        self._inbox: deque[Callable[[UnitHost], None]] = deque()
         self._wakeup = threading.Event()
         self._ending = False
         self._host: StageHost | None = None
         self._thread = threading.Thread(target=self._run, name="step", daemon=True)
 
     def start(self) -> None:
-        """Begin to load."""
+        """See ``HostThread``."""
         self._thread.start()
 
-    def post(self, call: Callable[[StageHost], None]) -> None:
-        """Have a call of the host made, after those posted before."""
+    def post(self, call: Callable[[UnitHost], None]) -> None:
+        """See ``HostThread``."""
         self._inbox.append(call)
         self._wakeup.set()
 
     def answer(self, call: Call) -> None:
-        """Have a collective call made and answered."""
-        self.post(lambda host: self._answer(host, call))
+        """See ``HostThread``."""
+        self.post(lambda host: self._answer(call))
 
     @property
     def busy_ms(self) -> float:
-        """How long the call of the model under way has lasted; 0: none is."""
+        """See ``HostThread``; how long the call of the model under way has lasted."""
         since = None if self._host is None else self._host.busy_since
         return 0.0 if since is None else (time.monotonic() - since) * 1000
 
     def end(self, grace_s: float) -> None:
-        """Close all sessions and unload; returns when that is done, or the grace is over."""
+        """See ``HostThread``."""
         self._ending = True
         self._wakeup.set()
         self._thread.join(grace_s)
@@ -100,7 +101,7 @@ class StepThread:
     def _make_host(self) -> StageHost:
         load = self._load
         return StageHost(
-            load_model_class(load.model)(),
+            load_model_class(load.model or "")(),
             clock=time.monotonic,
             output_rate=load.output_rate,
             max_batch=load.max_batch,
@@ -146,9 +147,11 @@ class StepThread:
         if result:
             pass_on_result(self._link, result)
 
-    def _answer(self, host: StageHost, call: Call) -> None:
+    def _answer(self, call: Call) -> None:
+        assert self._host is not None, "nothing is posted before it is ready"
         try:
-            self._link.send(CallResult(call.id, host.call(call.method, call.arguments)))
+            value = self._host.call(call.method, call.arguments)
+            self._link.send(CallResult(call.id, value))
         except LinkLostError:
             raise
         except (Exception, SystemExit) as error:

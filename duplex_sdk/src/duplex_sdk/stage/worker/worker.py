@@ -13,7 +13,9 @@ from typing import Any, NoReturn
 from duplex_sdk.stage.api_version import API_VERSION
 
 from .engine_link import EngineLink, LinkLostError
+from .engine_thread import EngineThread
 from .framing import FrameError
+from .host_thread import HostThread
 from .messages import (
     PROTOCOL,
     Call,
@@ -52,7 +54,7 @@ class Worker:
         """``secret``: what the engine must present."""
         self._link = link
         self._secret = secret
-        self._steps: StepThread | None = None
+        self._steps: HostThread | None = None
         self._handlers: dict[type, Callable[[Any], None]] = {
             Load: self._load,
             Open: lambda m: self._post(lambda host: host.open(m.session)),
@@ -114,13 +116,14 @@ class Worker:
     def _load(self, load: Load) -> None:
         if self._steps is not None:
             raise FrameError("told to load twice")
-        self._steps = StepThread(self._link, load, on_broken=lambda: _leave(BROKEN))
+        kind = StepThread if load.model is not None else EngineThread
+        self._steps = kind(self._link, load, on_broken=lambda: _leave(BROKEN))
         self._steps.start()
 
     def _post(self, call: Callable[[Any], None]) -> None:
         self._require_steps().post(call)
 
-    def _require_steps(self) -> StepThread:
+    def _require_steps(self) -> HostThread:
         if self._steps is None:
             raise FrameError("told to work before it was told to load")
         return self._steps

@@ -1,0 +1,26 @@
+"""Which GPUs an engine may see: vLLM takes the first ones of those."""
+
+from __future__ import annotations
+
+__all__ = ["visible_devices"]
+
+
+def visible_devices(device: str, width: int, visible: str | None) -> str | None:
+    """What ``CUDA_VISIBLE_DEVICES`` must say.
+
+    Args:
+        device: ``cuda:N`` for the N-th of the devices visible so far, or anything else.
+        width: how many devices the engine uses, beginning with that one.
+        visible: what the variable says so far; None: it is not set.
+
+    Returns:
+        The new value; None: nothing is to be changed.
+    """
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or not number.isdecimal():
+        return None
+    first = int(number)
+    if not visible:
+        return ",".join(str(first + index) for index in range(width))
+    names = [name.strip() for name in visible.split(",")]
+    return ",".join(names[first : first + width]) or None
