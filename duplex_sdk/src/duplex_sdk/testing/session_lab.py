@@ -26,12 +26,13 @@ from duplex_sdk.plugin import (
 from duplex_sdk.protocol.duplex import AppendAudio, DuplexEvent, RealtimeCommand
 from duplex_sdk.session import DuplexEngineSession, OutputQueue, effects, inputs
 from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits
-from duplex_sdk.stage import LoadContext, StageOutput, StageSession, UnitRequest
+from duplex_sdk.stage import StageOutput
 from duplex_sdk.stage.host import StageHost
-from duplex_sdk.stage.model_class import load_model_class
 
 from .energy_ear import EnergyEar
+from .lab_stages import LabStages
 from .seeded_ids import SeededIds
+from .shared_models import load_stage
 
 __all__ = ["SessionLab", "tone"]
 
@@ -68,7 +69,7 @@ def _output_queue(limits: DuplexSessionRuntimeConfig) -> OutputQueue:
 
 
 class SessionLab:
-    """A session with a one-stage plugin, in virtual time.
+    """A session with a plugin and all its stages, in virtual time.
 
     Attributes:
         now: the virtual clock, seconds.
@@ -77,6 +78,7 @@ class SessionLab:
         faults: performers that replace the usual ones, by effect type; they return the outcome,
             or None for an effect that hangs.
         reading: whether the client reads; while False events wait in the output queue.
+        stages: of the session; closing them frees what a session that never ended holds.
         watch: told of every step: its input and what it asked for, before that is carried out.
     """
 
@@ -133,23 +135,28 @@ class SessionLab:
         self._mailbox: deque[inputs.Input] = deque()
         self._timers: list[tuple[float, int]] = []
         self._order = itertools.count()
-        self._host = self._make_host()
-        self._opened = False
-        self._seq = 0
+        self.stages = LabStages(
+            self.session,
+            plugin=plugin,
+            pipeline=self.pipeline,
+            hosts=self._make_hosts(),
+            feed=self.feed,
+        )
         self._performers = self._performer_table()
         self.feed(inputs.Started(by_update))
 
-    def _make_host(self) -> StageHost:
-        stage = self.pipeline.stages[0]
-        assert stage.model is not None, "the lab runs StageModels"
-        host = StageHost(
-            load_model_class(stage.model)(),
-            clock=lambda: self.now,
-            output_rate=self.capabilities.output_sample_rate_hz,
-            max_batch=stage.max_batch,
+    def _make_hosts(self) -> tuple[StageHost, ...]:
+        """A host per stage, its model loaded."""
+        rate = self.capabilities.output_sample_rate_hz
+        return tuple(
+            StageHost(
+                load_stage(self.pipeline, index)[0],
+                clock=lambda: self.now,
+                output_rate=rate,
+                max_batch=stage.max_batch,
+            )
+            for index, stage in enumerate(self.pipeline.stages)
         )
-        host.load(LoadContext(options=stage.options))
-        return host
 
     # what a client does
 
@@ -191,7 +198,7 @@ class SessionLab:
         end = self.now + ms / 1000
         stood = 0
         while True:
-            due = [at for at in (self._host.next_due(), self._next_timer()) if at is not None]
+            due = [at for at in (self.stages.next_due(), self._next_timer()) if at is not None]
             moment = min(due, default=end)
             if moment > end:
                 break
@@ -212,21 +219,7 @@ class SessionLab:
             heapq.heappop(self._timers)
             self.feed(inputs.TimerFired())
             worked = True
-        due = self._host.next_due()
-        if due is not None and due <= self.now:
-            self._deliver()
-            worked = True
-        return worked
-
-    def _deliver(self) -> None:
-        result = self._host.step()
-        accepted = self.session.accepted_seq
-        for output in result.outputs:
-            self.feed(inputs.StageOutputReceived(output, 0))
-        for _, error in result.failed:
-            self.feed(inputs.StageFailed(error.code, error.message))
-        if result.idle:
-            self.feed(inputs.StagesIdle(self.session.epoch, accepted))
+        return self.stages.step(self.now) or worked
 
     # the shell
 
@@ -310,38 +303,17 @@ class SessionLab:
         return inputs.AppendPlanned(op, plan)
 
     def _submit(self, op: int, submission: DuplexStageSubmission) -> inputs.UnitSubmitted:
-        context = submission.context
-        session = StageSession(
-            context.session_id,
-            context.session_config,
-            context.runtime_config,
-            context.sampling_params[0] if context.sampling_params else {},
-            context.seed,
-        )
         self.submitted.append(submission)
-        self._host.open(session)
-        self._seq += 1
-        self._host.units(
-            [
-                UnitRequest(
-                    context.session_id,
-                    context.request_id,
-                    context.fence.epoch,
-                    context.fence.turn_id,
-                    self._seq,
-                    submission.prompt,
-                )
-            ]
-        )
+        self.stages.submit(submission)
         return inputs.UnitSubmitted(op)
 
     def _abort(self, effect: effects.AbortRequests) -> inputs.RequestsAborted:
         self.aborted.append(effect)
-        self._host.cancel(self.session.session_id, effect.epoch, effect.heard_ms)
+        self.stages.cancel(effect.epoch, effect.heard_ms)
         return inputs.RequestsAborted(effect.op)
 
     def _release(self, effect: effects.ReleaseStages) -> inputs.StagesReleased:
-        self._host.close(self.session.session_id)
+        self.stages.close()
         return inputs.StagesReleased(effect.op)
 
     def _drop(self, effect: effects.DropQueuedAudio) -> inputs.QueuedAudioDropped | None:

@@ -93,7 +93,7 @@ class StageBench:
     """
 
     def __init__(self, subject: Subject) -> None:
-        self.now = subject.next_clock()
+        self.now = subject.models.next_clock()
         self.steps = 0
         self.nan_samples = 0
         self.took: list[tuple[str, float]] = []
@@ -118,7 +118,7 @@ class StageBench:
     def __exit__(self, *_: object) -> None:
         for session_id in sorted(self._open):
             self.close(session_id)
-        self._subject.clock = self.now
+        self._subject.models.clock = self.now
 
     @property
     def at_rest(self) -> bool:

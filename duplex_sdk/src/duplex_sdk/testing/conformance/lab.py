@@ -7,64 +7,38 @@ from typing import Any
 
 from duplex_sdk.audio import float_to_pcm16
 from duplex_sdk.protocol.duplex import AudioDelta, Commit, CreateResponse, ResponseDone
-from duplex_sdk.stage import StageModel
 from duplex_sdk.stage.host import StageHost
 from duplex_sdk.testing.invariants import SessionWatch
 from duplex_sdk.testing.session_lab import SessionLab
 
-from .breach import does_not_apply
 from .subject import Subject
 
 __all__ = ["ModelLab"]
 
 
-class _LaterHost(StageHost):
-    """A host for a lab whose time begins at 0, of a model that has seen later times already."""
-
-    def __init__(self, model: StageModel[Any], *, origin: float, **options: Any) -> None:
-        super().__init__(model, **options)
-        self._origin = origin
-
-    def next_due(self) -> float | None:
-        due = super().next_due()
-        return None if due is None else due - self._origin
-
-
 class ModelLab(SessionLab):
     """The real session core around a model that is loaded already, under watch.
 
-    Use it with ``with``: the model serves other laws, so its row must be free again.
+    Use it with ``with``: the model serves other laws, so its rows must be free again.
 
     Attributes:
         watched: holds the laws of the session core against every step.
     """
 
     def __init__(self, subject: Subject, session: Mapping[str, Any] | None = None) -> None:
-        if len(subject.pipeline.stages) > 1:
-            does_not_apply("the lab runs one stage; the engine laws run the whole pipeline")
         self._subject = subject
-        self._origin = subject.next_clock()
         super().__init__(subject.plugin, {**subject.settings.session, **(session or {})})
         self.watched = SessionWatch(self)
 
-    def _make_host(self) -> StageHost:
-        return _LaterHost(
-            self._subject.stages[0].model,
-            clock=self._later,
-            origin=self._origin,
-            output_rate=self.capabilities.output_sample_rate_hz,
-            max_batch=self.pipeline.stages[0].max_batch,
-        )
+    def _make_hosts(self) -> tuple[StageHost, ...]:
+        rate = self.capabilities.output_sample_rate_hz
+        return self._subject.models.hosts(lambda: self.now, rate)
 
     def __enter__(self) -> ModelLab:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._host.close(self.session.session_id)
-
-    def _later(self) -> float:
-        self._subject.clock = self._origin + self.now
-        return self._subject.clock
+        self.stages.close()
 
     def begin_turn(self, number: int) -> None:
         """The user speaks; in turn mode the turn is committed and an answer asked for."""

@@ -17,15 +17,12 @@ from duplex_sdk.plugin import (
     plugin_pipeline,
 )
 from duplex_sdk.session.read_only import read_only
-from duplex_sdk.stage import Json, LoadContext, PipelineConfig, StageInfo, StageModel, StageSession
-from duplex_sdk.stage.host import StageHost
-from duplex_sdk.stage.model_class import load_model_class
+from duplex_sdk.stage import Json, PipelineConfig, StageInfo, StageModel, StageSession
+from duplex_sdk.testing.shared_models import SharedModels, load_stage
 
 from .breach import breach, does_not_apply, require
 
 __all__ = ["LoadedStage", "Settings", "Subject"]
-
-_BETWEEN_S = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +50,14 @@ class Subject:
     Attributes:
         spec: the descriptor.
         settings: of the author's suite.
-        clock: the latest moment any host of the models has seen, seconds. A model lives through
-            many benches, and its clock never goes back.
     """
 
     def __init__(self, spec: PluginSpec, settings: Settings) -> None:
         self.spec = spec
         self.settings = settings
-        self.clock = 0.0
         self._plugin: DuplexModelPlugin | None = None
         self._stages: tuple[LoadedStage, ...] | None = None
+        self._models: SharedModels | None = None
         self._unload: list[Callable[[], None]] = []
 
     @property
@@ -100,10 +95,6 @@ class Subject:
         """The plugin's stages."""
         return plugin_pipeline(self.spec, self.plugin)
 
-    def next_clock(self) -> float:
-        """Where the clock of a new bench begins: a round figure, later than all before it."""
-        return (self.clock // _BETWEEN_S + 1) * _BETWEEN_S
-
     @property
     def native(self) -> bool:
         """Whether the model decides by itself when to speak."""
@@ -130,17 +121,23 @@ class Subject:
             self._stages = tuple(self._load(index) for index in range(len(self.pipeline.stages)))
         return self._stages
 
+    @property
+    def models(self) -> SharedModels:
+        """The models of the loaded stages, for benches and labs.
+
+        Raises:
+            LawBrokenError: one of them does not load.
+        """
+        if self._models is None:
+            self._models = SharedModels(self.pipeline, [stage.model for stage in self.stages])
+        return self._models
+
     def _load(self, index: int) -> LoadedStage:
         stage = self.pipeline.stages[index]
         if stage.model is None:
             does_not_apply(f"stage {stage.id!r} runs on vllm, which the kit does not start")
         try:
-            model = load_model_class(stage.model)()
-            host = StageHost(model, clock=lambda: 0.0)
-            context = LoadContext(
-                stage_id=index, options=stage.options, max_batch=stage.max_batch, device="cpu"
-            )
-            info = host.load(context)
+            model, info = load_stage(self.pipeline, index)
         except (Exception, SystemExit) as error:
             breach(
                 f"stage {stage.id!r} does not load: {type(error).__name__}: {error}",
@@ -156,7 +153,7 @@ class Subject:
         Raises:
             LawBrokenError: a model fails while it does.
         """
-        calls, self._unload, self._stages = self._unload, [], None
+        calls, self._unload, self._stages, self._models = self._unload, [], None, None
         for call in calls:
             try:
                 call()
