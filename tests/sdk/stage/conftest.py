@@ -114,9 +114,17 @@ class Rig:
         for session_id in session_ids:
             self.host.open(StageSession(session_id, config))
 
-    def unit(self, session_id: str, *, epoch: int = 0, turn_id: int = 1, **prompt: Any) -> int:
+    def unit(
+        self,
+        session_id: str,
+        *,
+        epoch: int = 0,
+        turn_id: int = 1,
+        request_id: str | None = None,
+        **prompt: Any,
+    ) -> int:
         self._seq += 1
-        request = f"{session_id}/{epoch}"
+        request = request_id or f"{session_id}/{epoch}"
         work = StagePrompt(**prompt)
         self.host.units([UnitRequest(session_id, request, epoch, turn_id, self._seq, work)])
         return self._seq

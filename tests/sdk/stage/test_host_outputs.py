@@ -176,6 +176,20 @@ class TestIdentity:
         assert (output.text, output.turn_id) == ("late", 1)
 
 
+    def test_another_request_of_the_same_session_may_be_answered(self, rig: Any) -> None:
+        units: list[Any] = []
+        rig.model.on_unit = lambda unit, now: units.append(unit) or []
+        rig.open("a")
+        rig.unit("a", request_id="first")
+        rig.step()
+        rig.model.on_unit = lambda unit, now: [units[0].output(text="x"), unit.output(text="y")]
+        rig.unit("a", request_id="second")
+        assert [(each.request_id, each.text) for each in rig.run()] == [
+            ("first", "x"),
+            ("second", "y"),
+        ]
+
+
 class TestFields:
     @pytest.mark.parametrize(
         "fields",
