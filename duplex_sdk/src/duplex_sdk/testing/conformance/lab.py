@@ -7,19 +7,16 @@ from typing import Any
 
 from duplex_sdk.audio import float_to_pcm16
 from duplex_sdk.protocol.duplex import AudioDelta, Commit, CreateResponse, ResponseDone
-from duplex_sdk.stage.host import StageHost
 from duplex_sdk.testing.invariants import SessionWatch
-from duplex_sdk.testing.session_lab import SessionLab
+from duplex_sdk.testing.shared_lab import SharedLab
 
 from .subject import Subject
 
 __all__ = ["ModelLab"]
 
 
-class ModelLab(SessionLab):
+class ModelLab(SharedLab):
     """The real session core around a model that is loaded already, under watch.
-
-    Use it with ``with``: the model serves other laws, so its rows must be free again.
 
     Attributes:
         watched: holds the laws of the session core against every step.
@@ -27,18 +24,12 @@ class ModelLab(SessionLab):
 
     def __init__(self, subject: Subject, session: Mapping[str, Any] | None = None) -> None:
         self._subject = subject
-        super().__init__(subject.plugin, {**subject.settings.session, **(session or {})})
+        wanted = {**subject.settings.session, **(session or {})}
+        super().__init__(subject.models, subject.plugin, wanted)
         self.watched = SessionWatch(self)
-
-    def _make_hosts(self) -> tuple[StageHost, ...]:
-        rate = self.capabilities.output_sample_rate_hz
-        return self._subject.models.hosts(lambda: self.now, rate)
 
     def __enter__(self) -> ModelLab:
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stages.close()
 
     def begin_turn(self, number: int) -> None:
         """The user speaks; in turn mode the turn is committed and an answer asked for."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, DuplexSessionConfig
 from duplex_sdk.testing.scripted.model import Scripted
+from duplex_sdk.testing.session_lab import SessionLab
+from duplex_sdk.testing.shared_lab import SharedLab
+from duplex_sdk.testing.shared_models import SharedModels
 
 __all__ = ["SCRIPTED_KINDS", "Kind", "kinds_of"]
 
@@ -19,10 +23,12 @@ class Kind:
     Attributes:
         plugin: makes the model's light half; it is made once and shared.
         session: what its client asks for at the opening.
+        lab: makes the bench of one session, as ``SessionLab`` does.
     """
 
     plugin: Callable[[], DuplexModelPlugin]
     session: Mapping[str, Any] = field(default_factory=dict)
+    lab: Callable[..., SessionLab] = SessionLab
     _configs: dict[str, DuplexSessionConfig] = field(default_factory=dict)
 
     def config(self, policy: str) -> DuplexSessionConfig:
@@ -123,12 +129,29 @@ SCRIPTED_KINDS: Mapping[str, Kind] = {
 }
 
 
-def kinds_of(plugin: DuplexModelPlugin) -> Mapping[str, Kind]:
-    """Every manner in which sessions of one plugin may be opened."""
+def kinds_of(
+    plugin: DuplexModelPlugin,
+    models: SharedModels | None = None,
+    session: Mapping[str, Any] | None = None,
+) -> Mapping[str, Kind]:
+    """Every manner in which sessions of one plugin may be opened.
+
+    Args:
+        plugin: whose.
+        models: of its stages; None: they are loaded here, once for all sessions.
+        session: what every client asks for.
+
+    Raises:
+        StageLoadError: a stage's model does not load.
+    """
     capabilities = plugin.capabilities(max_sessions=1)
     manners: dict[str, dict[str, Any]] = {"as it is": {}, "auto": {"auto_response": True}}
     if not capabilities.supports_client_commit:
         manners = {"as it is": {}}
     if capabilities.supports_barge_in:
         manners["detector"] = {"turn_detection": _VAD}
-    return {name: Kind(lambda: plugin, session) for name, session in manners.items()}
+    lab = partial(SharedLab, models or SharedModels.load(plugin.pipeline()))
+    return {
+        name: Kind(lambda: plugin, {**(session or {}), **manner}, lab)
+        for name, manner in manners.items()
+    }
