@@ -89,13 +89,14 @@ def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 16) -> Schedule
 def run(schedule: Schedule, kinds: Mapping[str, Kind]) -> Failure | None:
     """Let it all happen. None: every law held."""
     step = 0
+    world = World(
+        tuple(kinds[name] for name in schedule.kinds),
+        _limits(schedule),
+        seed=schedule.seed,
+        policy=schedule.policy,
+    )
     try:
-        world = World(
-            tuple(kinds[name] for name in schedule.kinds),
-            _limits(schedule),
-            seed=schedule.seed,
-            policy=schedule.policy,
-        )
+        world.begin()
         for each in schedule.actions:
             each.do(world)
             step += 1
@@ -105,6 +106,8 @@ def run(schedule: Schedule, kinds: Mapping[str, Kind]) -> Failure | None:
         return Failure(message.partition(":")[0].partition("\n")[0], message, step)
     except Exception as error:
         return Failure(type(error).__name__, f"the core or its bench broke: {error!r}", step)
+    finally:
+        world.release()
     return None
 
 

@@ -14,7 +14,7 @@ from duplex_sdk.protocol.duplex import (
 )
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.testing.invariants import SessionWatch
-from duplex_sdk.testing.session_lab import SessionLab, tone
+from duplex_sdk.testing.session_lab import tone
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexSessionRuntimeConfig
@@ -64,7 +64,7 @@ class Talker:
     def __init__(
         self, kind: Kind, limits: DuplexSessionRuntimeConfig, *, seed: int, policy: str
     ) -> None:
-        self.lab = SessionLab(kind.plugin(), kind.config(policy), limits=limits, seed=seed)
+        self.lab = kind.lab(kind.plugin(), kind.config(policy), limits=limits, seed=seed)
         self.rate = self.lab.capabilities.input_sample_rate_hz
         self.watch = SessionWatch(self.lab)
         self.held: dict[type[Any], list[Any]] = {}

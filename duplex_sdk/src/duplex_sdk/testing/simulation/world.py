@@ -101,8 +101,16 @@ class World:
             ForgetSession: self._forget,
             WakeTableAt: self._wake,
         }
-        for who in range(len(kinds)):
+
+    def begin(self) -> None:
+        """Every client asks for its first session."""
+        for who in range(len(self._kinds)):
             self.open(who)
+
+    def release(self) -> None:
+        """Free what sessions still hold of models; of those that ended it is nothing."""
+        for talker in (*self._talkers.values(), *self._gone):
+            talker.lab.stages.close()
 
     def talker(self, who: int) -> Talker | None:
         """The client ``who`` with its session, while that lives."""
