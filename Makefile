@@ -23,7 +23,7 @@ export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-clients demo talk test test-common test-clients test-plugins test-plugin \
-	test-scaffold verify-gpu check format docs bench bench-smoke clean
+	test-scaffold verify-gpu check format dist new-user docs bench bench-smoke clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -87,6 +87,12 @@ TYPED := duplex_sdk/src/duplex_sdk duplex_server/src/duplex_server \
 format: $(STAMP) ## lay the code out
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+dist: $(STAMP) ## sdist and wheel of every distribution in out/dist
+	$(PY) scripts/distributions.py out/dist
+
+new-user: $(STAMP) ## from our wheels to a plugin that talks, timed, in clean environments
+	$(PY) scripts/new_user.py
 
 docs: $(DOCS_STAMP) ## the pages of docs/ as HTML in out/docs; a warning is an error
 	$(PY) -m sphinx -W --keep-going -q -b html docs out/docs
