@@ -56,6 +56,35 @@ def test_with_another_interpreter_every_stage_is_a_process_unless_said_otherwise
     assert kept["ear"].backends == ("inline",)
 
 
+def test_a_stage_may_have_an_interpreter_of_its_own() -> None:
+    deployment = Deployment(stages={"ear": {"python": str(OTHER)}})
+    assert (deployment.python_of("ear"), deployment.python_of("talker")) == (OTHER, None)
+    assert applied(deployment)["ear"].backends == ("process",)
+    for_all = Deployment(stages={"ear": {"python": str(OTHER)}}, worker_python=Path("/other"))
+    assert (for_all.python_of("ear"), for_all.python_of("talker")) == (OTHER, Path("/other"))
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        Deployment(worker_python=OTHER),
+        Deployment(stages={"words": {"python": str(OTHER)}}),
+        Deployment(stages={"words": {"workers": ["h:1"]}}, worker_secret="s" * 40),
+        Deployment(stages={"words": {"backend": "vllm"}}),
+    ],
+)
+def test_a_stage_that_runs_on_vllm_alone_does_so_in_any_worker(deployment: Deployment) -> None:
+    words = PipelineConfig(stages=(StageConfig("words", backends=("vllm",)),))
+    assert deployment.apply(words).stages[0].backends == ("vllm",)
+
+
+def test_engine_arguments_of_a_vllm_stage_are_merged() -> None:
+    stage = StageConfig("words", backends=("vllm",), vllm={"model": "m", "dtype": "float32"})
+    changed = Deployment(stages={"words": {"vllm": {"model": "n"}}})
+    applied = changed.apply(PipelineConfig(stages=(stage,))).stages[0]
+    assert applied.vllm == {"model": "n", "dtype": "float32"}
+
+
 @pytest.mark.parametrize(
     ("stages", "path", "says"),
     [
@@ -63,6 +92,11 @@ def test_with_another_interpreter_every_stage_is_a_process_unless_said_otherwise
         ({"ear": {"backend": "vllm"}}, "stages.ear.backend", "does not run as 'vllm'"),
         ({"ear": {"colour": 1}}, "stages.ear.colour", "no such setting"),
         ({"ear": {"replicas": 0}}, "stages.ear", "replicas must be at least 1"),
+        (
+            {"ear": {"backend": "inline", "python": "/opt/p"}},
+            "stages.ear.python",
+            "runs as 'inline' has no workers",
+        ),
     ],
 )
 def test_what_cannot_be_names_the_setting(stages: dict[str, Any], path: str, says: str) -> None:
@@ -85,6 +119,7 @@ def test_a_stage_that_is_no_process_cannot_have_another_interpreter() -> None:
         (("inline",), False, ThreadReplica),
         (("process", "inline"), True, ProcessReplica),
         (("ray", "process"), False, ProcessReplica),
+        (("vllm",), False, ProcessReplica),
     ],
 )
 def test_the_first_backend_there_is_runs_the_stage(
@@ -98,6 +133,6 @@ def test_the_first_backend_there_is_runs_the_stage(
 
 
 def test_a_stage_for_no_backend_of_this_server_is_refused(shop: Any) -> None:
-    stage = StageConfig("ear", model="m:Ear", backends=("ray", "vllm"))
-    with pytest.raises(StageLoadError, match="ray, vllm only"):
+    stage = StageConfig("ear", model="m:Ear", backends=("ray",))
+    with pytest.raises(StageLoadError, match="ray only"):
         build_pools(PipelineConfig(stages=(stage,)), shop.heard, output_rate=None)

@@ -19,8 +19,11 @@ from .restart_policy import RestartPolicy
 
 __all__ = ["Deployment"]
 
-_PROCESS = "process"
 _WORKERS = "workers"
+_PYTHON = "python"
+_IN_WORKERS = ("process", "vllm")
+"""Backends that run a replica in a worker."""
+
 _MERGED = frozenset({"options", "sampling", "vllm"})
 """Mappings of which a deployment may change single keys; everything else it replaces."""
 
@@ -31,10 +34,11 @@ class Deployment:
 
     Attributes:
         stages: per stage id the fields of ``StageConfig`` to change; ``backend`` chooses one of
-            ``backends``, ``workers`` names the ``HOST:PORT`` of workers on other machines.
+            ``backends``, ``workers`` names the ``HOST:PORT`` of workers on other machines,
+            ``python`` the interpreter of the stage's own workers.
         device: of every stage that ``stages`` gives none.
-        worker_python: interpreter of the environment that workers run in; every stage is then a
-            process unless ``stages`` says otherwise. None: this environment.
+        worker_python: interpreter of the environment that workers run in; every stage then runs in
+            workers unless ``stages`` says otherwise. None: this environment.
         worker_secret: what workers on other machines were started with.
         restart: when replicas that failed are started again.
     """
@@ -82,6 +86,12 @@ class Deployment:
             )
         return tuple(RemotePlace(address, self.worker_secret or "") for address in addresses)
 
+    def python_of(self, stage_id: str) -> Path | None:
+        """Interpreter of a stage's workers; None: the one that runs this."""
+        given = self.stages.get(stage_id, {}).get(_PYTHON)
+        # Where its link lies tells an interpreter which environment it belongs to.
+        return self.worker_python if given is None else Path(given).absolute()
+
     def _addresses(self, stage_id: str) -> tuple[str, ...]:
         given = self.stages.get(stage_id, {}).get(_WORKERS)
         if given is None:
@@ -95,7 +105,8 @@ class Deployment:
         changes: dict[str, Any] = dict(self.stages.get(stage.id, {}))
         if places := self.places_of(stage.id):
             changes.setdefault("replicas", len(places))
-        changes.pop(_WORKERS, None)
+        for name in (_WORKERS, _PYTHON):
+            changes.pop(name, None)
         changes["backends"] = (self._backend(path, stage, changes.pop("backend", None)),)
         if self.device is not None:
             changes.setdefault("device", self.device)
@@ -110,16 +121,17 @@ class Deployment:
             raise StageSettingError(path, str(error)) from error
 
     def _backend(self, path: str, stage: StageConfig, wanted: str | None) -> str:
-        if self._addresses(stage.id):
-            if wanted not in (None, _PROCESS):
+        for name in (_WORKERS, _PYTHON):
+            if self.stages.get(stage.id, {}).get(name) and wanted not in (None, *_IN_WORKERS):
                 raise StageSettingError(
-                    f"{path}.{_WORKERS}", f"a stage that runs as '{wanted}' has none"
+                    f"{path}.{name}", f"a stage that runs as '{wanted}' has no workers"
                 )
-            wanted = _PROCESS
         if wanted is None:
-            if self.worker_python is None:
+            if self.python_of(stage.id) is None and not self._addresses(stage.id):
                 return stage.backends[0]
-            wanted, path = _PROCESS, f"worker_python: {path}"
+            allowed = (backend for backend in stage.backends if backend in _IN_WORKERS)
+            wanted = next(allowed, _IN_WORKERS[0])
+            path = path if _PYTHON in self.stages.get(stage.id, {}) else f"worker_python: {path}"
         if wanted not in stage.backends:
             raise StageSettingError(
                 f"{path}.backend",

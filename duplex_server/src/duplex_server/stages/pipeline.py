@@ -58,7 +58,7 @@ def build_pools(
             output_rate=output_rate,
             period_ms=period_ms,
             call_timeout_s=stage_call_timeout_s,
-            worker_python=deployment.worker_python,
+            worker_python=deployment.python_of(config.id),
             clock=clock,
             places=deployment.places_of(config.id),
         )

@@ -54,9 +54,13 @@ class StagePlacing:
         Raises:
             StageLoadError: none of those allowed is here.
         """
-        makers: dict[str, MakeReplica] = {"inline": self._inline, "process": self._process}
+        makers: dict[str, MakeReplica] = {
+            "inline": self._inline,
+            "process": self._process,
+            "vllm": self._vllm,
+        }
         for backend in self.config.backends:
-            if backend in makers and self.config.model is not None:
+            if backend in makers and (backend == "vllm" or self.config.model is not None):
                 return makers[backend]
         raise StageLoadError(
             f"stage {self.config.id!r} runs on {', '.join(self.config.backends)} only;"
@@ -89,11 +93,17 @@ class StagePlacing:
         )
 
     def _process(self, replica_id: int, sink: ReplicaSink) -> StageReplica:
+        return self._in_worker(replica_id, sink, self.config.model)
+
+    def _vllm(self, replica_id: int, sink: ReplicaSink) -> StageReplica:
+        """A worker as any other; what it is told to load makes it start vLLM."""
+        return self._in_worker(replica_id, sink, None)
+
+    def _in_worker(self, replica_id: int, sink: ReplicaSink, model: str | None) -> StageReplica:
         config = self.config
-        assert config.model is not None
         load = Load(
             plugin=self.plugin,
-            model=config.model,
+            model=model,
             stage_id=self.stage_id,
             replica_id=replica_id,
             device=config.device,
@@ -103,6 +113,7 @@ class StagePlacing:
             gather_ms=config.gather_ms,
             period_ms=self.period_ms,
             output_rate=self.output_rate,
+            vllm=config.vllm,
         )
         settings = WorkerSettings(
             load,
