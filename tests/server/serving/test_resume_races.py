@@ -493,28 +493,3 @@ async def test_a_socket_that_breaks_at_any_frame_of_the_replay_loses_nothing(
     back.say("session.heartbeat")
     await until(lambda: back.seqs[-1:] == [6])
     assert seen + back.seqs == [1, 2, 3, 4, 5, 6]
-
-
-@pytest.mark.parametrize("attached", [True, False])
-@pytest.mark.parametrize("steps", range(12))
-async def test_a_resume_cancelled_anywhere_leaves_one_owner_and_a_way_back(
-    place: Place, steps: int, attached: bool
-) -> None:
-    first, task = await place.first()
-    if not attached:
-        await gone(place, first, task)
-    second, resuming = place.resume(first.token)
-    for _ in range(steps):
-        await asyncio.sleep(0.0003)
-    await cancel(resuming)
-    for _ in range(2):
-        # Twice: the first look may come before the engine has answered an abandoned resume.
-        await asyncio.sleep(0.01)
-        detached = await place.detached()
-    assert detached == (place.owner is None)
-    token = second.token if second.sent else first.token
-    back, back_task = place.resume(token, 0)
-    await back.got("session.resumed")
-    await back.got("session.updated")
-    assert not await place.detached()
-    await gone(place, back, back_task)
