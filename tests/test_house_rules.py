@@ -40,7 +40,6 @@ WIDE = {
     "ProcessReplica": "a method for each message of a worker",
     "StageBench": "a method for each thing that can be done to a stage",
     "StageHost": "a method for each message and each call of a model",
-    "StagePool": "a method for each message of a replica",
 }
 """Classes that may have more, and why."""
 

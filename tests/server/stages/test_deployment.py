@@ -128,7 +128,7 @@ def test_the_first_backend_there_is_runs_the_stage(
     made: list[object] = []
     stage = StageConfig("ear", model="m:Ear", backends=backends, quick=quick)
     (pool,) = build_pools(PipelineConfig(stages=(stage,)), shop.heard, output_rate=None)
-    made.append(pool._make_replica(0, pool))
+    made.append(pool._keeper._make_replica(0))
     assert [type(replica) for replica in made] == [kind]
 
 

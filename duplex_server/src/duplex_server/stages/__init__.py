@@ -17,8 +17,9 @@ from .errors import (
 )
 from .listener import StageListener
 from .pipeline import build_pools, call_pools, start_pools, stop_pools
-from .pool import CREDIT, ReplicaState, ReplicaStatus, StagePool
+from .pool import CREDIT, StagePool
 from .replica import Progress, ReplicaSink, StageReplica
+from .replica_keeper import ReplicaState, ReplicaStatus
 from .restart_policy import RestartPolicy
 
 __all__ = [
