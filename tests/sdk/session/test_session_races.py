@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from duplex_sdk.plugin import DuplexDataPlane
 from duplex_sdk.protocol.duplex import (
     AppendAudio,
     BargeIn,
@@ -381,9 +382,8 @@ def test_a_close_discards_what_waits_and_gives_every_byte_back(manual_lab: Sessi
 
 def test_a_close_tells_the_data_plane_that_its_requests_are_over(manual_lab: SessionLab) -> None:
     closed: list[str] = []
-    plane = manual_lab.plugin.data_plane
 
-    class Watching(type(plane)):  # type: ignore[misc]
+    class Watching(DuplexDataPlane):
         def close_stream(self, request_id: str, *, state: Any) -> None:
             closed.append(request_id)
 

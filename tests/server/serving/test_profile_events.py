@@ -260,6 +260,29 @@ def test_a_function_call_waits_for_the_open_message_response():
     assert [e for event in stream for e in DuplexProfile().outgoing(event)] == stream
 
 
+@pytest.mark.parametrize("beside_first", [False, True])
+def test_an_answer_outside_the_conversation_holds_nothing_up(beside_first: bool):
+    ours = {"duplex": {"conversation": "none"}}
+    beside = msgspec.structs.replace(
+        created("aside"), response=msgspec.structs.replace(created("aside").response, metadata=ours)
+    )
+    message = Item(id="item_aside", type="message", role="assistant")
+    opened = [beside, created("msg")] if beside_first else [created("msg"), beside]
+    stream = [
+        *opened,
+        OutputItemAdded(response_id="aside", item=message),
+        TextDelta(response_id="aside", item_id="item_aside", delta="a title"),
+        AudioDelta(response_id="msg", item_id="item_msg", delta=b"\0\0", format="pcm16"),
+        OutputItemDone(response_id="aside", item=message),
+        done("aside"),
+        RateLimitsUpdated(event_id="of the answer"),
+        done("msg"),
+        RateLimitsUpdated(event_id="of the message"),
+    ]
+    profile = OpenAIProfile()
+    assert [e for event in stream for e in profile.outgoing(event)] == stream
+
+
 def announced(profile: OpenAIProfile, *, barge_in: bool, detection: Any = None) -> Any:
     session = {
         "audio": {"input": {"turn_detection": detection, "transcription": None}},

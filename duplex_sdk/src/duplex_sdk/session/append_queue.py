@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .append_sequence import AppendReservation
     from .input_buffer import InputBuffer, TakenUnit
     from .reservations import Reservation
+    from .response import Response
     from .state import SessionState
 
 __all__ = ["Append", "AppendQueue"]
@@ -48,6 +49,7 @@ class Append:
         turn_items: items of the turn it ends, which the plugin does not see as conversation yet.
         covers: early units of the turn that this one completes.
         conversation: what it is to be answered from; None: the session's own.
+        beside: the response outside the conversation that it is for; it has a request of its own.
         continuation: nobody said it: it only keeps the model going.
         queued_at: since when it waits for the stage, seconds.
         given_up: it is too late to be submitted; its bytes go when its turn comes, since units
@@ -63,6 +65,7 @@ class Append:
     turn_items: frozenset[str] = frozenset()
     covers: list[RetainedPiece] = field(default_factory=list)
     conversation: tuple[Mapping[str, Any], ...] | None = None
+    beside: Response | None = None
     continuation: bool = False
     queued_at: float = 0.0
     given_up: bool = False
@@ -127,8 +130,8 @@ class AppendQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether every unit has settled."""
-        return self._current is None and not self._queue
+        """Whether every unit of the conversation has settled."""
+        return all(append.beside is not None for append in self.under_way)
 
     @property
     def answering(self) -> bool:
@@ -179,7 +182,8 @@ class AppendQueue:
 
     def _plan(self, append: Append) -> None:
         state = self._state
-        append.context = context = self.context()
+        beside = append.beside
+        append.context = context = self.context() if beside is None else self._apart(beside)
         append.numbers = state.sequence.prepare(context.fence)
         append.op = state.next_op()
         self._current = append
@@ -194,7 +198,11 @@ class AppendQueue:
                     seq=append.numbers.seq,
                     turn_seq=append.numbers.turn_seq,
                     unit=append.piece,
-                    session=state.view(without=append.turn_items, instead=append.conversation),
+                    session=state.view(
+                        without=append.turn_items,
+                        instead=append.conversation,
+                        config=None if append.beside is None else context.session_config,
+                    ),
                     sampling=context.sampling_params,
                 ),
             )
@@ -210,17 +218,45 @@ class AppendQueue:
 
     def _new_context(self) -> DuplexStageRequestContext:
         state = self._state
-        fence = state.fence
         turn = None if state.capabilities.supports_core_resumable_request else state.turn_id
+        return self._context_of(
+            stage_role(0, turn),
+            config=state.published.config,
+            sampling=state.published.sampling,
+            generation=state.config_generation,
+        )
+
+    def _apart(self, response: Response) -> DuplexStageRequestContext:
+        """The stage request of a response beside the conversation."""
+        published, generation = self._state.publish_beside(response.config)
+        context = self._context_of(
+            f"{stage_role(0)}-{response.id}",
+            config=published.config,
+            sampling=published.sampling,
+            generation=generation,
+        )
+        response.request_id = context.request_id
+        return context
+
+    def _context_of(
+        self,
+        role: str,
+        *,
+        config: Mapping[str, Any],
+        sampling: tuple[Mapping[str, Any], ...],
+        generation: int,
+    ) -> DuplexStageRequestContext:
+        state = self._state
+        fence = state.fence
         return DuplexStageRequestContext(
-            request_id=stage_request_id(fence, stage_role(0, turn)),
+            request_id=stage_request_id(fence, role),
             session_id=state.session_id,
             fence=fence,
             stage_id=0,
             final_stage_id=len(state.pipeline.stages) - 1,
-            config_generation=state.config_generation,
-            sampling_params=state.published.sampling,
-            session_config=state.published.config,
+            config_generation=generation,
+            sampling_params=sampling,
+            session_config=config,
             runtime_config=state.runtime_config,
             seed=state.seed,
         )
@@ -262,11 +298,18 @@ class AppendQueue:
         )
 
     def _still_wanted(self, append: Append) -> bool:
-        """Drop a unit whose input was cleared while the plugin planned it."""
-        if not append.cleared:
+        """Drop a unit that lost its purpose while the plugin planned it.
+
+        Its input was cleared, or the response beside the conversation that it was for has ended.
+        """
+        state, beside = self._state, append.beside
+        ended = beside is not None and beside.id not in state.beside
+        if not append.cleared and not ended:
             return True
         self._leave(append)
         append.release()
+        if beside is not None and state.requests.release(beside.request_id):
+            state.release_requests((beside.request_id,))
         self._advance()
         return False
 
@@ -296,7 +339,7 @@ class AppendQueue:
         assert append.numbers is not None
         assert append.context is not None
         state.sequence.commit(append.numbers)
-        state.requests.bind(append.context.request_id)
+        state.requests.bind(append.context.request_id, active=append.beside is None)
         state.lease.touch(state.now, "append")
         self._leave(append)
         if append.taken is not None:
@@ -312,14 +355,20 @@ class AppendQueue:
     # ends that are not acceptance
 
     def _fail(self, append: Append, fault: Fault) -> None:
-        """One unit failed: the ones behind it fail with it, and a new one starts cleanly."""
+        """One unit failed: the ones behind it fail with it, and a new one starts cleanly.
+
+        What is beside the conversation fails alone, and is not touched by the others.
+        """
         self._leave(append)
-        failed = [append, *self._queue]
-        self._queue.clear()
+        failed = [append]
+        if append.beside is None:
+            failed += [each for each in self._queue if each.beside is None]
+            self._queue = [each for each in self._queue if each.beside is not None]
         self._roll_back(failed)
         for each in failed:
             each.release()
         self._failed(failed, fault)
+        self._advance()
 
     def _roll_back(self, appends: list[Append]) -> None:
         """Units of the open turn wait in the buffer again, in their order, still counted."""
@@ -347,7 +396,8 @@ class AppendQueue:
         self._roll_back(called_off)
         again: list[Append] = []
         for append in called_off:
-            if not append.answers and (append.piece.final or (append.early and not append.taken)):
+            turn = append.beside is None and not append.answers
+            if turn and (append.piece.final or (append.early and not append.taken)):
                 again.append(append)
             else:
                 append.release()
@@ -359,6 +409,15 @@ class AppendQueue:
         for append in under_way:
             if append is not None and append.cleared:
                 append.release()
+
+    def forget_beside(self, response: Response) -> bool:
+        """A response beside the conversation has ended: nothing more goes to the stage for it.
+
+        Returns:
+            Whether its unit is under way, so that its request can go only when that has settled.
+        """
+        self._queue = [each for each in self._queue if each.beside is not response]
+        return self._current is not None and self._current.beside is response
 
     def discard(self) -> None:
         """Call everything off and give all bytes back: the session ends or its input is dropped."""

@@ -22,6 +22,7 @@ from .effects import AbortRequests, DropQueuedAudio
 from .state import TurnState
 
 if TYPE_CHECKING:
+    from .beside_flow import BesideFlow
     from .inputs import QueuedAudioDropped, RequestsAborted
     from .open_turn import OpenTurn
     from .response import Response
@@ -38,6 +39,7 @@ class CancelFlow:
     Args:
         state: the session.
         responses: ends what is open.
+        beside: ends what is open outside the conversation.
         open_turn: the user's input, part of which an interruption may drop.
         transcripts: what the user said.
         take_held: takes their answer away from the commits and creates that still wait; whether
@@ -48,6 +50,7 @@ class CancelFlow:
         self,
         state: SessionState,
         responses: ResponseFlow,
+        beside: BesideFlow,
         open_turn: OpenTurn,
         transcripts: Transcripts,
         *,
@@ -55,6 +58,7 @@ class CancelFlow:
     ) -> None:
         self._state = state
         self._responses = responses
+        self._beside = beside
         self._open_turn = open_turn
         self._transcripts = transcripts
         self._take_held = take_held
@@ -62,7 +66,15 @@ class CancelFlow:
     # commands
 
     def cancel_response(self, command: CancelResponse) -> None:
-        """``response.cancel``: the active response, or the one being prepared."""
+        """``response.cancel``: the active response, or the one being prepared.
+
+        One outside the conversation is stopped by its name only, and alone.
+        """
+        beside = self._beside.named(command.response_id)
+        if beside is not None:
+            self._state.lease.touch(self._state.now, "signal")
+            self._beside.cancel(beside, "client_cancelled")
+            return
         active = self._active_or_held(command.response_id)
         if active is None:
             self._nothing_to_cancel(command)
@@ -94,13 +106,17 @@ class CancelFlow:
     def clear_output(self, command: ClearOutputAudio) -> None:
         """``output_audio_buffer.clear``: never fails; stops what still speaks or plays."""
         state = self._state
-        active = self._active_or_held(command.response_id)
+        reason = "output_audio_buffer_clear"
+        beside = self._beside.named(command.response_id)
+        active = None if beside is not None else self._active_or_held(command.response_id)
         target = command.response_id or state.last_response_id
         state.emit(OutputAudioCleared, response_id=target)
-        if active is not None:
-            self.interrupt("output_audio_buffer_clear", drop_answers=False)
+        if beside is not None:
+            self._beside.cancel(beside, reason)
+        elif active is not None:
+            self.interrupt(reason, drop_answers=False)
         elif target is not None and target == self._unheard_id():
-            self._stop_playback(target)
+            self._stop_playback(target, reason)
 
     def cancel_input(self, command: CancelInput) -> None:
         """``input.cancel``: pending input and the active response go."""
@@ -121,7 +137,7 @@ class CancelFlow:
         self._open_turn.drop_all()
         if unheard is not None:
             state.emit(OutputAudioCleared, response_id=unheard)
-            self._stop_playback(unheard)
+            self._stop_playback(unheard, "barge_in")
         else:
             self.interrupt("barge_in", drop_answers=True)
         state.emit(InputCleared)
@@ -138,7 +154,7 @@ class CancelFlow:
         state = self._state
         response = state.response
         if response is None:
-            self._end_epoch(0.0, drop_answers=drop_answers)
+            self._end_epoch(reason, 0.0, drop_answers=drop_answers)
             return
         heard_ms = self._heard_ms(response)
         item, committed = self._responses.settle(response, "cancelled")
@@ -148,7 +164,7 @@ class CancelFlow:
             state.do(DropQueuedAudio(response.id, response.epoch))
             self._responses.cancelled(response, reason, item=item, committed=committed)
 
-        self._end_epoch(heard_ms, drop_answers=drop_answers, tell=tell)
+        self._end_epoch(reason, heard_ms, drop_answers=drop_answers, tell=tell)
 
     def _heard_ms(self, response: Response) -> float:
         cursor = self._state.playback.cursor(response.id)
@@ -156,7 +172,12 @@ class CancelFlow:
         return 0.0 if cursor is None else cursor.heard_ms(policy)
 
     def _end_epoch(
-        self, heard_ms: float, *, drop_answers: bool, tell: Callable[[], None] = lambda: None
+        self,
+        reason: str,
+        heard_ms: float,
+        *,
+        drop_answers: bool,
+        tell: Callable[[], None] = lambda: None,
     ) -> None:
         """Everything under way belongs to the past; ``tell`` says so before new work begins."""
         state = self._state
@@ -168,6 +189,7 @@ class CancelFlow:
         for request_id in requests:
             state.close_stream(request_id)
         tell()
+        self._beside.end_epoch(reason)
         if requests:
             op = state.next_op()
             state.requests.leave(op, requests)
@@ -198,19 +220,20 @@ class CancelFlow:
         unheard = state.playback.may_be_unheard(state.now, server_vad=state.has_detector)
         return state.playback.current_id if unheard else None
 
-    def stop_playback(self) -> None:
+    def stop_playback(self, reason: str) -> None:
         """The user speaks over audio of a finished response: what is unheard is cut away."""
         playing = self._playing_id()
         if playing is not None:
             self._state.emit(OutputAudioCleared, response_id=playing)
-            self._stop_playback(playing)
+            self._stop_playback(playing, reason)
 
-    def _stop_playback(self, response_id: str) -> None:
+    def _stop_playback(self, response_id: str, reason: str) -> None:
         state = self._state
         cursor = state.playback.cursor(response_id)
         epoch = state.epoch
         policy = state.config.playback_commit_policy
-        self._end_epoch(0.0 if cursor is None else cursor.heard_ms(policy), drop_answers=False)
+        heard_ms = 0.0 if cursor is None else cursor.heard_ms(policy)
+        self._end_epoch(reason, heard_ms, drop_answers=False)
         state.do(DropQueuedAudio(response_id, epoch))
         self.recut(response_id)
 

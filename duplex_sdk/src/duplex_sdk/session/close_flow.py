@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .append_queue import AppendQueue
+    from .beside_flow import BesideFlow
     from .input_buffer import InputBuffer
     from .inputs import StagesReleased
     from .response_flow import ResponseFlow
@@ -36,12 +37,14 @@ class CloseFlow:
         appends: AppendQueue,
         line: WaitingLine,
         responses: ResponseFlow,
+        beside: BesideFlow,
     ) -> None:
         self._state = state
         self._buffer = buffer
         self._appends = appends
         self._line = line
         self._responses = responses
+        self._beside = beside
         self._reason = ""
         self._expired = False
         self._details: dict[str, Any] = {}
@@ -72,10 +75,10 @@ class CloseFlow:
 
     def _end_response(self) -> None:
         response = self._state.response
-        if response is None:
-            return
-        item, committed = self._responses.settle(response, "cancelled")
-        self._responses.cancelled(response, "session_closed", item=item, committed=committed)
+        if response is not None:
+            item, committed = self._responses.settle(response, "cancelled")
+            self._responses.cancelled(response, "session_closed", item=item, committed=committed)
+        self._beside.close()
 
     def _forget_input(self) -> None:
         turn = self._state.turn_input

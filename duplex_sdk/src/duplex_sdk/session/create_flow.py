@@ -9,11 +9,13 @@ from duplex_sdk.plugin import AppendPiece, DuplexConfigError, ResponseCreateOpti
 from duplex_sdk.protocol.duplex import CreateResponse, RealtimeProtocolError, parse_item
 
 from .append_queue import Append
+from .beside_flow import MOST_BESIDE
 from .history_entry import message, message_parts
 from .waiting_line import HeldStep
 
 if TYPE_CHECKING:
     from .append_queue import AppendQueue
+    from .beside_flow import BesideFlow
     from .commit_flow import CommitFlow
     from .continuation_flow import ContinuationFlow
     from .floor import Floor
@@ -34,6 +36,7 @@ class CreateFlow:
         floor: knows what is in progress.
         commits: holds committed input.
         responses: opens the response.
+        beside: opens those outside the conversation.
         continuations: makes a model go on that nobody speaks to.
     """
 
@@ -45,6 +48,7 @@ class CreateFlow:
         floor: Floor,
         commits: CommitFlow,
         responses: ResponseFlow,
+        beside: BesideFlow,
         continuations: ContinuationFlow,
     ) -> None:
         self._state = state
@@ -53,10 +57,17 @@ class CreateFlow:
         self._floor = floor
         self._commits = commits
         self._responses = responses
+        self._beside = beside
         self._continuations = continuations
 
     def receive(self, command: CreateResponse, *, lenient: bool) -> None:
-        """A client asks for a response: in its turn, behind the audio before it."""
+        """A client asks for a response: in its turn, behind the audio before it.
+
+        One outside the conversation needs none of that audio.
+        """
+        if self._is_beside(command):
+            self._line.push(HeldStep(run=lambda: self._answer_beside(command, lenient)))
+            return
         step = HeldStep(
             run=lambda: self._carry_out(command, lenient, wanted=step.answers),
             settled=self._state.response is None,
@@ -75,28 +86,30 @@ class CreateFlow:
                 command=command,
             )
             return
+        options = self._options(command, lenient)
+        if options is not None:
+            self._start(command, options)
+
+    def _options(self, command: CreateResponse, lenient: bool) -> ResponseCreateOptions | None:
+        """What the command asks for; None when it was refused."""
+        state = self._state
         try:
-            options = self._options(command, lenient)
+            return ResponseCreateOptions.from_realtime(
+                command.response,
+                native=state.native,
+                lenient=lenient,
+                out_of_band=state.capabilities.supports_out_of_band_responses,
+                private_keys=state.plugin.private_runtime_config_keys,
+            )
         except DuplexConfigError as error:
             state.fail(error.code, error.message, command=command, param=error.param)
-            return
-        self._start(command, options)
-
-    def _options(self, command: CreateResponse, lenient: bool) -> ResponseCreateOptions:
-        state = self._state
-        return ResponseCreateOptions.from_realtime(
-            command.response,
-            native=state.native,
-            lenient=lenient,
-            out_of_band=state.capabilities.supports_out_of_band_responses,
-            private_keys=state.plugin.private_runtime_config_keys,
-        )
+            return None
 
     def _start(self, command: CreateResponse, options: ResponseCreateOptions) -> None:
         state = self._state
         turn = state.turn_input
-        if options.out_of_band or options.input is not None:
-            self._answer_aside(command, options)
+        if options.input is not None:
+            self._answer_input(command, options)
         elif turn.retained_items:
             self._responses.open(options, bound=True)
             self._commits.submit_retained()
@@ -114,15 +127,43 @@ class CreateFlow:
         else:
             self._refuse(command)
 
-    def _answer_aside(self, command: CreateResponse, options: ResponseCreateOptions) -> None:
-        """Answer what the command brings along: the conversation is not read, nor is its input."""
+    def _is_beside(self, command: CreateResponse) -> bool:
+        able = self._state.capabilities.supports_out_of_band_responses
+        return able and command.response.get("conversation") == "none"
+
+    def _answer_beside(self, command: CreateResponse, lenient: bool) -> None:
+        """Answer outside the conversation, whatever is in progress in it."""
+        options = self._options(command, lenient)
+        if options is None:
+            return
+        if self._beside.full:
+            self._state.fail(
+                "input_backpressure",
+                f"{MOST_BESIDE} responses outside the conversation are in progress",
+                command=command,
+            )
+            return
+        asked = self._asked(command, options)
+        if asked is not None:
+            self._beside.open(options, asked)
+
+    def _asked(
+        self, command: CreateResponse, options: ResponseCreateOptions
+    ) -> tuple[Mapping[str, Any], ...] | None:
+        """What the command brings along as a model reads it; None when it was refused."""
         try:
-            asked = tuple(self._message(each) for each in options.input or ())
+            return tuple(self._message(each) for each in options.input or ())
         except RealtimeProtocolError as error:
             param = "response.input"
             self._state.fail(error.code, str(error), command=command, param=param)
+            return None
+
+    def _answer_input(self, command: CreateResponse, options: ResponseCreateOptions) -> None:
+        """Answer what the command brings along instead of the conversation, as a part of it."""
+        asked = self._asked(command, options)
+        if asked is None:
             return
-        self._responses.open(options, bound=True, in_conversation=not options.out_of_band)
+        self._responses.open(options, bound=True)
         self._appends.push(
             Append(
                 AppendPiece(kind="conversation", final=True),

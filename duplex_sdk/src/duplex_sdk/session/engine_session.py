@@ -9,7 +9,8 @@ What happens in a step is spread over flows, one per idea, which work on one ``S
 * ``waiting_line`` keeps commands behind the audio they depend on,
 * ``intake`` takes decoded audio in, ``append_queue`` carries units to the stage,
 * ``commit_flow`` and ``create_flow`` seal input and ask for answers,
-* ``output_flow`` and ``response_flow`` turn stage outputs into events,
+* ``output_flow`` and ``response_flow`` turn stage outputs into events, ``beside_flow`` those of
+  responses outside the conversation,
 * ``cancel_flow`` interrupts, ``item_flow`` edits the conversation, ``update_flow`` the config,
 * ``overflow_flow`` and ``close_flow`` end things, ``life_flow`` keeps the lease and the timer.
 
@@ -19,7 +20,7 @@ What happens in a step is spread over flows, one per idea, which work on one ``S
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .command_desk import CommandDesk
 from .effects import Effect, Emit, Report
@@ -47,9 +48,11 @@ from .inputs import (
 )
 from .life_flow import LifeFlow
 from .state import Phase, SessionSetup, SessionState
+from .voice import voice_in_use
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import (
+        AppendPiece,
         DuplexCapabilities,
         DuplexModelPlugin,
         DuplexSessionConfig,
@@ -60,7 +63,21 @@ if TYPE_CHECKING:
 
     from .ids import IdSource
 
-__all__ = ["DuplexEngineSession"]
+__all__ = ["DuplexEngineSession", "Lanes"]
+
+
+class Lanes(NamedTuple):
+    """What of a session's input waits.
+
+    Attributes:
+        commits: of clients, behind the audio before them.
+        undecoded_bytes: audio that is not decoded yet.
+        units: on their way to stage 0 and not settled, the oldest first.
+    """
+
+    commits: int
+    undecoded_bytes: int
+    units: tuple[AppendPiece, ...]
 
 
 class DuplexEngineSession:
@@ -77,6 +94,9 @@ class DuplexEngineSession:
         ids: where ids come from.
         wall_time: unix seconds at ``now``, for ``expires_at``.
         now: seconds, of the clock that ``handle`` is given.
+
+    Raises:
+        DuplexConfigError: the plugin cannot name the voice.
     """
 
     def __init__(
@@ -94,7 +114,7 @@ class DuplexEngineSession:
         now: float,
     ) -> None:
         setup = SessionSetup(
-            config=config,
+            config=config.with_voice(voice_in_use(plugin, config, session_id)),
             capabilities=capabilities,
             plugin=plugin,
             pipeline=pipeline,
@@ -158,7 +178,7 @@ class DuplexEngineSession:
     @property
     def ignores_idle(self) -> bool:
         """Whether ``StagesIdle`` would change nothing now."""
-        return self._state.auto_responds
+        return self._state.auto_responds and not self._state.beside
 
     @property
     def input_bytes(self) -> int:
@@ -194,6 +214,12 @@ class DuplexEngineSession:
     def pending_turns(self) -> int:
         """Commits that are not carried out yet."""
         return self._state.pending_turns.total
+
+    def lanes(self) -> Lanes:
+        """What waits and what is under way, for tests and simulators."""
+        line, appends = self._flows.line, self._flows.appends
+        units = tuple(append.piece for append in appends.under_way)
+        return Lanes(line.commits, line.moving_bytes, units)
 
     # the step
 

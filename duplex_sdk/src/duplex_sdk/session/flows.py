@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .append_queue import Append, AppendQueue
+from .beside_flow import BesideFlow
 from .cancel_flow import CancelFlow
 from .close_flow import CloseFlow
 from .commit_flow import CommitFlow
@@ -47,18 +48,23 @@ class Flows:
             state, buffer, accepted=self._append_accepted, failed=self._append_failed
         )
         self.responses = ResponseFlow(state, ended=self._response_ended)
-        transcripts, tools = Transcripts(state), ToolFlow(state)
+        self.beside = BesideFlow(state, self.appends, self.responses)
         self.continuations = ContinuationFlow(
             state, buffer, self.appends, limit_reached=self._limit_reached
         )
-        self.floor = floor = Floor(state, self.appends)
-        utterance = Utterance(state)
+        self.floor = Floor(state, self.appends)
         self.line = WaitingLine(state, self.appends, heard=self._heard)
-        self.open_turn = OpenTurn(state, buffer, self.appends, self.line, floor, utterance)
+        transcripts, tools = Transcripts(state), ToolFlow(state)
+        self._make_input(transcripts, tools)
+        self._make_output(transcripts, tools)
+
+    def _make_input(self, transcripts: Transcripts, tools: ToolFlow) -> None:
+        state, buffer, utterance = self._state, self.buffer, Utterance(self._state)
+        self.open_turn = OpenTurn(state, buffer, self.appends, self.line, self.floor, utterance)
         self.intake = Intake(
             state,
             buffer,
-            floor,
+            self.floor,
             self.open_turn,
             utterance,
             self.responses,
@@ -70,7 +76,7 @@ class Flows:
             buffer,
             self.appends,
             self.line,
-            floor,
+            self.floor,
             self.open_turn,
             CommitItems(state, utterance, transcripts),
             self.responses,
@@ -80,22 +86,32 @@ class Flows:
             state,
             self.appends,
             self.line,
-            floor,
+            self.floor,
             self.commits,
             self.responses,
+            self.beside,
             self.continuations,
-        )
-        self.cancels = CancelFlow(
-            state, self.responses, self.open_turn, transcripts, take_held=self.line.take_answers
         )
         spoken = ItemAudioFlow(state, self.line, self.commits)
         self.items = ItemFlow(state, tools, spoken, result_accepted=self._result_accepted)
         self.updates = UpdateFlow(state, buffer, self.line, self.intake)
-        self.closing = CloseFlow(state, buffer, self.appends, self.line, self.responses)
+
+    def _make_output(self, transcripts: Transcripts, tools: ToolFlow) -> None:
+        state, responses, beside = self._state, self.responses, self.beside
+        self.cancels = CancelFlow(
+            state,
+            responses,
+            beside,
+            self.open_turn,
+            transcripts,
+            take_held=self.line.take_answers,
+        )
+        self.closing = CloseFlow(state, self.buffer, self.appends, self.line, responses, beside)
         self.outputs = OutputFlow(
             state,
             self.appends,
-            self.responses,
+            responses,
+            beside,
             transcripts,
             tools,
             self.continuations,
@@ -104,7 +120,8 @@ class Flows:
         self.lateness = LateFlow(state, self.appends, end_session=self.closing.close)
         self.overflow = OverflowFlow(
             state,
-            self.responses,
+            responses,
+            beside,
             turn_failed=self.outputs.silence,
             end_session=self._end_with_details,
         )
@@ -129,14 +146,21 @@ class Flows:
             state.plugin.data_plane.begin_request(
                 append.context.request_id, state=state.model_state
             )
-        self.continuations.accepted(append)
         self.lateness.accepted(append)
+        if append.beside is not None:
+            self.beside.settled(append.beside)
+            return
+        self.continuations.accepted(append)
         state.told_to_listen = append.piece.force_listen
         if append.of_open_turn and state.auto_responds:
             # It was tried again out of the buffer: nothing of the turn is missing.
             state.turn_input.failed = False
 
     def _append_failed(self, failed: Sequence[Append], fault: Fault) -> None:
+        beside = failed[0].beside
+        if beside is not None:
+            self.beside.settled(beside, fault)
+            return
         self.line.spoil()
         self.outputs.append_failed(failed, fault)
         self.open_turn.take_back_sealed(failed)
@@ -167,7 +191,7 @@ class Flows:
         if self.floor.response_pending:
             self.cancels.interrupt(reason, drop_answers=False)
         else:
-            self.cancels.stop_playback()
+            self.cancels.stop_playback(reason)
 
     def _heard(self, command: AppendAudio, item: AudioDecoded) -> None:
         self.intake.hear(command, item)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from duplex_sdk.stage import StageError, StageOutput
 
     from .append_queue import Append, AppendQueue
+    from .beside_flow import BesideFlow
     from .continuation_flow import ContinuationFlow
     from .response import Response
     from .response_flow import ResponseFlow
@@ -32,6 +33,7 @@ class OutputFlow:
         state: the session.
         appends: whether input is still under way to the stage.
         responses: speaks.
+        beside: speaks outside the conversation.
         transcripts: what the user said.
         tools: calls of functions.
         continuations: makes a model go on that nobody speaks to.
@@ -43,6 +45,7 @@ class OutputFlow:
         state: SessionState,
         appends: AppendQueue,
         responses: ResponseFlow,
+        beside: BesideFlow,
         transcripts: Transcripts,
         tools: ToolFlow,
         continuations: ContinuationFlow,
@@ -52,6 +55,7 @@ class OutputFlow:
         self._state = state
         self._appends = appends
         self._responses = responses
+        self._beside = beside
         self._transcripts = transcripts
         self._tools = tools
         self._continuations = continuations
@@ -68,21 +72,25 @@ class OutputFlow:
         if state.answers_since is None:
             state.answers_since = state.now
         state.lease.touch(state.now, "model_output")
-        self._note_metrics(item)
+        beside = self._beside.of_request(output.request_id) if state.beside else None
+        self._note_metrics(item, beside or state.response)
         self._note_runtime(output)
-        if output.user_text is not None:
+        if output.user_text is not None and beside is None:
             self._transcripts.heard(output)
         if item.is_last or item.decision is not None or item.shown:
             ends_turn = item.is_last or item.decision is not None
-            for result in self._project(item):
+            for result in self._project(item, beside):
                 if state.epoch != output.epoch or not state.open:
                     return
-                self._result(result, output, ends_turn=ends_turn)
+                if beside is None:
+                    self._result(result, output, ends_turn=ends_turn)
+                elif beside.id in state.beside:
+                    self._result_beside(beside, result, ends_turn=ends_turn)
         elif output.error is not None:
-            self._error(output.error)
+            self._error(output.error, beside)
 
-    def _note_metrics(self, item: StageOutputReceived) -> None:
-        response = self._state.response
+    @staticmethod
+    def _note_metrics(item: StageOutputReceived, response: Response | None) -> None:
         if item.metrics and response is not None:
             response.stage_metrics[str(item.stage_id)] = item.metrics
 
@@ -98,17 +106,20 @@ class OutputFlow:
                 state.runtime_config = changed
                 state.publish_config()
 
-    def _project(self, item: StageOutputReceived) -> tuple[ModelResult, ...]:
+    def _project(
+        self, item: StageOutputReceived, beside: Response | None
+    ) -> tuple[ModelResult, ...]:
         """What the output says, in the engine's words; a data plane that fails, fails it."""
         state = self._state
         try:
-            context = state.plugin.data_plane_context(self._context(item))
+            context = state.plugin.data_plane_context(self.context(item.stage_id, beside))
             results = state.plugin.data_plane.project(
                 item.output, state=state.model_state, context=context
             )
             return tuple(self._checked(result) for result in results)
         except Exception as error:
-            self._fail("runtime_data_plane_stream_failed", f"the data plane failed: {error!r}")
+            message = f"the data plane failed: {error!r}"
+            self._fail("runtime_data_plane_stream_failed", message, beside)
             return ()
 
     @staticmethod
@@ -117,13 +128,10 @@ class OutputFlow:
             raise TypeError(f"project must yield ModelResult, got {type(result).__name__}")
         return result
 
-    def _context(self, item: StageOutputReceived) -> OutputContext:
-        return self.context(item.stage_id)
-
-    def context(self, stage_id: int) -> OutputContext:
-        """Where an output of this stage stands now."""
+    def context(self, stage_id: int, beside: Response | None = None) -> OutputContext:
+        """Where an output of this stage stands now; ``beside``: it is outside the conversation."""
         state = self._state
-        response = state.response
+        response = beside or state.response
         stages = state.pipeline.stages
         return OutputContext(
             stage=stages[stage_id],
@@ -159,6 +167,22 @@ class OutputFlow:
         if result.listen:
             self._listen(result, output)
         self._go_on()
+
+    def _result_beside(self, response: Response, result: ModelResult, *, ends_turn: bool) -> None:
+        """The same of a response outside the conversation, which has no say in that."""
+        if result.error is not None:
+            self._error(result.error, response)
+            return
+        if result.tool_call is not None:
+            self._tools.called(result.tool_call, in_conversation=False)
+        try:
+            self._beside.take(response, result, ends_turn=ends_turn)
+        except ValueError as error:
+            self._fail(
+                "runtime_data_plane_stream_failed",
+                f"the model's audio is no audio: {error}",
+                response,
+            )
 
     def _go_on(self) -> None:
         """The model is not done: it needs input to go on."""
@@ -246,15 +270,15 @@ class OutputFlow:
     def idle(self, item: StagesIdle) -> None:
         """All stages fell silent: a turn-mode response that is open has ended, said or not.
 
-        A model that speaks from unit to unit is silent between any two of them.
+        A model that speaks from unit to unit is silent between any two of them. What it says beside
+        the conversation, it says unasked from its beginning to its end.
         """
         state = self._state
         response = state.response
-        if item.epoch != state.epoch or item.seq < state.sequence.seq:
+        if item.epoch != state.epoch or item.seq < state.sequence.seq or not state.open:
             return
-        if response is None or state.auto_responds:
-            return
-        if self._appends.answering or not state.open:
+        self._beside.idle()
+        if response is None or state.auto_responds or self._appends.answering:
             return
         if self._continuations.enabled:
             self._continuations.wanted()
@@ -265,18 +289,21 @@ class OutputFlow:
 
     # failures
 
-    def _error(self, error: StageError) -> None:
+    def _error(self, error: StageError, beside: Response | None = None) -> None:
         if error.scope == "event":
             self._state.fail(error.code, error.message)
         elif error.scope == "response":
-            self._fail(error.code, error.message)
+            self._fail(error.code, error.message, beside)
         else:
             self.stage_failed(StageFailed(error.code, error.message))
 
-    def _fail(self, code: str, message: str) -> None:
-        """One error, and the open response fails with it."""
+    def _fail(self, code: str, message: str, beside: Response | None = None) -> None:
+        """One error, and the response it belongs to fails with it: the open one, or ``beside``."""
         state = self._state
         state.fail(code, message)
+        if beside is not None:
+            self._beside.fail(beside, Fault(code, message))
+            return
         response = state.response
         if response is None:
             return
@@ -289,6 +316,7 @@ class OutputFlow:
             return
         self._fail(item.code, item.message)
         if item.scope == "session":
+            self._beside.fail_all(Fault(item.code, item.message))
             self._end_session("runtime_failed")
 
     def append_failed(self, failed: Sequence[Append], fault: Fault) -> None:

@@ -21,6 +21,7 @@ from .effects import DropQueuedAudio, Emit
 from .response_flow import failure
 
 if TYPE_CHECKING:
+    from .beside_flow import BesideFlow
     from .inputs import OutputRefused
     from .response import Response
     from .response_flow import ResponseFlow
@@ -38,6 +39,7 @@ class OverflowFlow:
     Args:
         state: the session.
         responses: ends the response that overflowed.
+        beside: told of one that was outside the conversation.
         turn_failed: told of it, so that the rest of its turn is dropped.
         end_session: closes the session with details.
     """
@@ -46,6 +48,7 @@ class OverflowFlow:
         self,
         state: SessionState,
         responses: ResponseFlow,
+        beside: BesideFlow,
         *,
         turn_failed: Callable[[Response], None],
         end_session: Callable[[str, dict[str, Any]], None],
@@ -53,6 +56,7 @@ class OverflowFlow:
         self._state = state
         self._turn_failed = turn_failed
         self._responses = responses
+        self._beside = beside
         self._end_session = end_session
         self._failed_response: str | None = None
         self._session_failed = False
@@ -90,14 +94,17 @@ class OverflowFlow:
             Whether there was a response to end.
         """
         state = self._state
-        response = state.response
         done = next((e for e in events if isinstance(e, ResponseDone)), None)
+        response = self._concerned(events, ended=done is not None)
         untold = {e.response_id for e in events if isinstance(e, ResponseCreated)}
         if response is not None:
             self._failed_response = response.id
             state.do(DropQueuedAudio(response.id, state.epoch))
             item, _ = self._responses.settle(response, "failed")
-            self._turn_failed(response)
+            if response.in_conversation:
+                self._turn_failed(response)
+            else:
+                self._beside.leave_stages(response)
             self._responses.failed_alone(
                 response, failure(CODE, MESSAGE), item, told=response.id not in untold
             )
@@ -109,6 +116,16 @@ class OverflowFlow:
                 failed = _turned_into_failure(done)
                 state.do(Emit(msgspec.structs.replace(failed, epoch=state.epoch)))
         return response is not None or done is not None
+
+    def _concerned(self, events: tuple[DuplexEvent, ...], *, ended: bool) -> Response | None:
+        """The open response that must make room: the one whose event found none, if it is open."""
+        state = self._state
+        first = _response_of(events[0]) if events else None
+        if first is not None and first in state.beside:
+            return state.beside[first]
+        if state.response is None and not ended:
+            return next(iter(state.beside.values()), None)
+        return state.response
 
     def _put_again(self, events: tuple[DuplexEvent, ...]) -> None:
         """What belongs to no failed response may find room now."""

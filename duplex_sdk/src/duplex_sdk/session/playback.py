@@ -31,6 +31,7 @@ class PlaybackCursor:
         text_requires_complete_audio: its text has no alignment worth cutting at.
         audio_complete: the model said that no audio is missing.
         cap_ms: smallest position of a client's truncation, None without one.
+        beside: of a response outside the conversation: who acknowledges it names it.
     """
 
     generated_ms: float = 0.0
@@ -42,6 +43,7 @@ class PlaybackCursor:
     text_requires_complete_audio: bool = False
     audio_complete: bool = False
     cap_ms: float | None = None
+    beside: bool = False
 
     @property
     def audio_ms(self) -> float:
@@ -140,8 +142,8 @@ class PlaybackLedger:
         return len(self._cursors)
 
     def open(self, response_id: str, *, current: bool = True) -> PlaybackCursor:
-        """Begin a response; ``current`` false for one that says nothing aloud (a tool call)."""
-        cursor = PlaybackCursor()
+        """Begin a response; ``current`` false for one outside the conversation."""
+        cursor = PlaybackCursor(beside=not current)
         self._cursors[response_id] = cursor
         if current:
             self._current = cursor
@@ -230,6 +232,7 @@ class PlaybackLedger:
             response_id
             for response_id in self._finished
             if (cursor := self._cursors[response_id]).sent_ms > 0
+            and not cursor.beside
             and cursor.cap_ms is None
             and not cursor.complete
         )

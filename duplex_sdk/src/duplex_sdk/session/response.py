@@ -28,7 +28,9 @@ class Response:
         commit_seq: how many user inputs had been committed when it began.
         config: the session's config with this response's own options applied.
         metadata: the client's own pairs, None when it gave none.
-        in_conversation: False for an out-of-band response, which history never sees.
+        in_conversation: False for an out-of-band response, which history never sees and which runs
+            beside the one of the conversation.
+        request_id: the stage request of an out-of-band response; empty until it is planned.
         bound: an append carries what it answers; while that append is under way nothing ends it.
         audio_ms: length of the audio generated so far, from samples.
     """
@@ -40,6 +42,7 @@ class Response:
     config: DuplexSessionConfig
     metadata: dict[str, str] | None = None
     in_conversation: bool = True
+    request_id: str = ""
     bound: bool = False
     encoder: OutputEncoder | None = None
     text_pieces: list[str] = field(default_factory=list)

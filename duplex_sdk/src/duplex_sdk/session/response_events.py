@@ -263,6 +263,7 @@ class ResponseEvents:
             "session_id": self._state.session_id,
             "epoch": response.epoch,
             "turn_id": response.turn_id,
+            **({} if response.in_conversation else {"conversation": "none"}),
             **(facts or {}),
         }
         return ResponseObject(

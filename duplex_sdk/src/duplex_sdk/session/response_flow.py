@@ -45,11 +45,12 @@ def spoken_text(response: Response) -> SpokenText:
 
 
 class ResponseFlow:
-    """Opens, feeds and ends the response of a session. At most one is open.
+    """Opens, feeds and ends responses. The conversation has at most one open.
 
     Args:
         state: the session.
-        ended: told after the events of each response that was not cancelled; False: it failed.
+        ended: told after the events of each response of the conversation that was not cancelled;
+            False: it failed.
     """
 
     def __init__(self, state: SessionState, *, ended: Callable[[bool], None]) -> None:
@@ -64,39 +65,48 @@ class ResponseFlow:
         options: ResponseCreateOptions | None = None,
         *,
         bound: bool = False,
-        in_conversation: bool = True,
     ) -> Response:
-        """Begin a response and say so.
+        """Begin the response of the conversation and say so.
 
         Args:
             options: its own, over the session's config.
             bound: an append brings what it answers.
-            in_conversation: the conversation holds it from now on.
         """
         state = self._state
-        assert state.response is None, "a session has at most one response"
-        config = state.config if options is None else options.apply_to(state.config)
-        response = Response(
-            id=state.ids.response(),
-            epoch=state.epoch,
-            turn_id=state.turn_id,
-            commit_seq=state.commit_seq,
-            config=config,
-            metadata=options.metadata if options is not None else None,
-            in_conversation=in_conversation,
-            bound=bound,
-        )
+        assert state.response is None, "a conversation has at most one response"
+        response = self._new(options, bound=bound)
         state.response = response
         state.last_response_id = response.id
         state.turn_state = TurnState.ASSISTANT_GENERATING
         state.playback.open(response.id)
-        if in_conversation:
-            state.history.open_response(response.id)
-            state.history.mark_answered()
+        state.history.open_response(response.id)
+        state.history.mark_answered()
         if options is not None:
             state.publish_config()
         self._events.created(response)
         return response
+
+    def open_beside(self, options: ResponseCreateOptions) -> Response:
+        """Begin a response outside the conversation, which goes on as it is, and say so."""
+        state = self._state
+        response = self._new(options, bound=True)
+        response.in_conversation = False
+        state.beside[response.id] = response
+        state.playback.open(response.id, current=False)
+        self._events.created(response)
+        return response
+
+    def _new(self, options: ResponseCreateOptions | None, *, bound: bool) -> Response:
+        state = self._state
+        return Response(
+            id=state.ids.response(),
+            epoch=state.epoch,
+            turn_id=state.turn_id,
+            commit_seq=state.commit_seq,
+            config=state.config if options is None else options.apply_to(state.config),
+            metadata=options.metadata if options is not None else None,
+            bound=bound,
+        )
 
     def _encoder(self, response: Response) -> OutputEncoder:
         if response.encoder is None:
@@ -185,7 +195,7 @@ class ResponseFlow:
             self.listen(reason or "model_listen", response=response)
         self._flush(response)
         self._end(response, "completed", decision=decision)
-        self._ended(True)
+        self._tell_end(response, well=True)
 
     def break_off(self, response: Response, reason: str) -> None:
         """End a response that would not end; its unfinished text stays out of the conversation."""
@@ -223,7 +233,7 @@ class ResponseFlow:
     def fail(self, response: Response, fault: Fault) -> None:
         """End a response that broke; no text of it stays in the conversation."""
         self._end(response, "failed", details=failure(fault.code, fault.message))
-        self._ended(False)
+        self._tell_end(response, well=False)
 
     def failed_alone(
         self, response: Response, details: StatusDetails, item: Item | None, *, told: bool
@@ -236,7 +246,12 @@ class ResponseFlow:
             self._events.done(
                 response, "failed", details=details, committed=False, decision="speak", item=item
             )
-        self._ended(False)
+        self._tell_end(response, well=False)
+
+    def _tell_end(self, response: Response, *, well: bool) -> None:
+        """Nobody in the conversation waits for the end of what is beside it."""
+        if response.in_conversation:
+            self._ended(well)
 
     def _end(
         self,
@@ -289,10 +304,13 @@ class ResponseFlow:
 
     def _leave(self, response: Response) -> None:
         state = self._state
-        state.response = None
-        state.turn_state = TurnState.IDLE
         for forgotten in state.playback.finish(response.id):
             state.history.forget_alignment(forgotten)
+        if not response.in_conversation:
+            del state.beside[response.id]
+            return
+        state.response = None
+        state.turn_state = TurnState.IDLE
         if response.config is not state.config:
             state.publish_config()
 

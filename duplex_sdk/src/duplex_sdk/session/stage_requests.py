@@ -42,11 +42,17 @@ class StageRequests:
         known = self._requests.get(request_id)
         return known is not None and known.submitted
 
-    def bind(self, request_id: str) -> None:
-        """Work was accepted: outputs of this id are welcome again."""
+    def bind(self, request_id: str, *, active: bool = True) -> None:
+        """Work was accepted: outputs of this id are welcome again.
+
+        Args:
+            request_id: which.
+            active: the conversation goes on by it; else it serves a response beside.
+        """
         self._requests[request_id].submitted = True
         self._terminal.discard(request_id)
-        self.active_id = request_id
+        if active:
+            self.active_id = request_id
 
     def finish(self, request_id: str) -> None:
         """The turn ended: drop what the id still says until new work is accepted."""

@@ -96,6 +96,7 @@ class SessionState:
         "_sampling_defaults",
         "answers_since",
         "audio_started",
+        "beside",
         "capabilities",
         "commit_seq",
         "config",
@@ -168,6 +169,8 @@ class SessionState:
         self.model_state: DuplexModelSessionState = self.plugin.create_session_state()
         self.turn_input = TurnInput()
         self.response: Response | None = None
+        # Those outside the conversation, by id.
+        self.beside: dict[str, Response] = {}
         self.last_response_id: str | None = None
         self.audio_started = False
         self.context_locked = False
@@ -297,27 +300,47 @@ class SessionState:
     def published(self) -> _Published:
         """What the stages are told, made once per generation."""
         if self._published is None:
-            self._published = _Published(
-                config=MappingProxyType(self.effective_config.for_stages(self.session_id)),
-                sampling=tuple(
-                    self.plugin.configure_sampling_params(
-                        runtime_config=self.runtime_config, defaults=self._sampling_defaults
-                    )
-                ),
-            )
+            self._published = self._publication(self.effective_config)
         return self._published
+
+    def _publication(self, config: DuplexSessionConfig) -> _Published:
+        return _Published(
+            config=MappingProxyType(config.for_stages(self.session_id)),
+            sampling=tuple(
+                self.plugin.configure_sampling_params(
+                    runtime_config=self.runtime_config, defaults=self._sampling_defaults
+                )
+            ),
+        )
+
+    def publish_beside(self, config: DuplexSessionConfig) -> tuple[_Published, int]:
+        """What the stages are told with the one unit of a response beside the conversation.
+
+        With the next unit of the conversation they are told its own config again.
+
+        Returns:
+            What is told, and the generation it is told under.
+        """
+        if config is self.effective_config:
+            return self.published, self.config_generation
+        self.config_generation += 1
+        generation = self.config_generation
+        self.publish_config()
+        return self._publication(config), generation
 
     def view(
         self,
         *,
         without: frozenset[str] = frozenset(),
         instead: tuple[Mapping[str, Any], ...] | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> SessionView:
         """The session as its plugin sees it.
 
         Args:
             without: items of the turn under way.
             instead: messages that stand for the conversation.
+            config: what stands for the conversation's.
         """
         conversation = instead
         if conversation is None:
@@ -325,7 +348,7 @@ class SessionState:
             conversation = history.messages_without(without) if without else history.messages()
         return SessionView(
             session_id=self.session_id,
-            config=self.published.config,
+            config=self.published.config if config is None else config,
             runtime=self.runtime_config,
             conversation=conversation,
         )

@@ -35,11 +35,15 @@ class ToolFlow:
         self._state = state
         self._events = ResponseEvents(state)
 
-    def called(self, call: ToolCall) -> None:
-        """The model calls a function."""
+    def called(self, call: ToolCall, *, in_conversation: bool = True) -> None:
+        """The model calls a function.
+
+        One made outside the conversation is told and no more: there is nobody there to go on with
+        a result.
+        """
         state = self._state
         call_id = call.call_id or f"call_{state.ids.hex32()}"
-        if not call.name:
+        if not call.name or not in_conversation:
             self._tell_raw(call, call_id)
             return
         try:

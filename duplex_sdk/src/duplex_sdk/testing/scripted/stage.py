@@ -43,13 +43,18 @@ class _Talk:
     turns: int = 0
     responses: int = 0
     heard: list[bytes] = field(default_factory=list)
-    speech: Speech | None = None
+    speeches: dict[str, tuple[StageUnit[_Talk], Speech]] = field(default_factory=dict)
     clock_ms: float = 0.0
     acts: int = 0
     murmured: bool = False
     gate: EnergyGate = field(default_factory=EnergyGate)
     waits_for_tool: bool = False
     prefilled: bool = False
+
+    @property
+    def speech(self) -> Speech | None:
+        """What it says now; a native model has one thing to say at a time."""
+        return next((speech for _, speech in self.speeches.values()), None)
 
 
 _Unit: TypeAlias = StageUnit[_Talk]
@@ -88,7 +93,7 @@ class ScriptedModel(StageModel[_Talk]):
 
     def cancel(self, state: _Talk, epoch: int, heard_ms: float) -> None:
         """Fall silent."""
-        state.speech = None
+        state.speeches.clear()
 
     def close(self, state: _Talk) -> None:
         """Nothing to free, but it may be told to fail."""
@@ -110,8 +115,8 @@ class ScriptedModel(StageModel[_Talk]):
         if not script.faults:
             return outputs
         spoilt = talk.faults.spoil(unit, outputs, now)
-        if talk.speech is not None:
-            talk.speech.endless |= talk.faults.endless
+        for _, speech in talk.speeches.values():
+            speech.endless |= talk.faults.endless
         return spoilt
 
     def _script(self, session: StageSession) -> Script:
@@ -119,19 +124,20 @@ class ScriptedModel(StageModel[_Talk]):
 
 
 def _by_turns(unit: _Unit, now: float) -> list[StageOutput]:
-    """It answers a finished turn, then goes on by its own ticks."""
+    """It answers each request's finished turn, then goes on by its own ticks."""
     talk = unit.state
     ends_turn = unit.prompt.final or unit.prompt.kind == "conversation"
     outputs = _answer(unit, now) if ends_turn else []
-    while (speech := talk.speech) is not None:
-        if speech.due > now + _SOON:
-            outputs.append(unit.output(again_ms=(speech.due - now) * 1000))
-            break
-        outputs.append(unit.output(**speech.next_piece()))
-        if talk.script.pace == "realtime" or speech.endless:
-            speech.due += speech.pause_ms() / 1000
+    for asked, speech in tuple(talk.speeches.values()):
+        while speech.due <= now + _SOON and not speech.over:
+            outputs.append(asked.output(**speech.next_piece()))
+            if talk.script.pace == "realtime" or speech.endless:
+                speech.due += speech.pause_ms() / 1000
         if speech.over:
-            talk.speech = None
+            del talk.speeches[asked.request_id]
+    if talk.speeches:
+        due = min(speech.due for _, speech in talk.speeches.values())
+        outputs.append(unit.output(again_ms=(due - now) * 1000))
     return outputs
 
 
@@ -140,7 +146,7 @@ def _native(unit: _Unit) -> list[StageOutput]:
     talk = unit.state
     talk.gate.hear(unit.prompt.audio, in_a_row=talk.speech is not None)
     if talk.speech is not None and _yields(unit):
-        talk.speech = None
+        talk.speeches.clear()
         return [unit.output(end_of_turn=True, listen=True)]
     outputs = _decide(unit) if talk.speech is None else []
     speech = talk.speech
@@ -150,7 +156,7 @@ def _native(unit: _Unit) -> list[StageOutput]:
     while talk.script.pace == "burst" and not (speech.over or speech.endless):
         outputs.append(unit.output(**speech.next_piece()))
     if speech.over:
-        talk.speech = None
+        talk.speeches.clear()
     return outputs
 
 
@@ -170,7 +176,7 @@ def _decide(unit: _Unit) -> list[StageOutput]:
     murmur = script.backchannel
     if murmur is not None and not talk.murmured and talk.clock_ms >= murmur.at_ms:
         talk.murmured = True
-        _speak(talk, Answer(text="mm-hmm", ms=murmur.ms, delay_ms=0), talk.clock_ms)
+        _speak(unit, Answer(text="mm-hmm", ms=murmur.ms, delay_ms=0), talk.clock_ms)
         return []
     if talk.acts < len(script.at) and script.at[talk.acts].ms <= talk.clock_ms:
         talk.acts += 1
@@ -186,14 +192,16 @@ def _decide(unit: _Unit) -> list[StageOutput]:
 def _answer(unit: _Unit, clock: float, say: Answer | None = None) -> list[StageOutput]:
     """End a turn of input: its transcript, then the answer or the tool call it has."""
     talk, prompt, script = unit.state, unit.prompt, unit.state.script
-    heard, talk.heard, talk.gate.loud_ms = talk.heard, [], 0.0
+    heard: list[bytes] = []
+    if prompt.kind != "conversation":
+        heard, talk.heard, talk.gate.loud_ms = talk.heard, [], 0.0
     outputs: list[StageOutput] = []
     results = prompt.data.get("tool_results") or ()
     if results:
         outputs.append(unit.output(data={"took": [each.get("call_id") for each in results]}))
         if talk.waits_for_tool and script.tools is not None:
             talk.waits_for_tool = False
-            _speak(talk, script.tools.then, clock, heard)
+            _speak(unit, script.tools.then, clock, heard)
             return outputs
     talk.turns += 1
     if heard:
@@ -207,11 +215,12 @@ def _answer(unit: _Unit, clock: float, say: Answer | None = None) -> list[StageO
     if say is None and script.answers:
         say = script.answers[min(talk.turns, len(script.answers)) - 1]
     if say is not None:
-        _speak(talk, say, clock, heard)
+        _speak(unit, say, clock, heard)
     return outputs
 
 
-def _speak(talk: _Talk, say: Answer, clock: float, heard: list[bytes] | None = None) -> None:
+def _speak(unit: _Unit, say: Answer, clock: float, heard: list[bytes] | None = None) -> None:
+    talk = unit.state
     text = f"turn {talk.turns}" if say.text is None else say.text
     if say.heard:
         text = describe(b"".join(heard or ()), talk.script.in_rate)
@@ -219,5 +228,6 @@ def _speak(talk: _Talk, say: Answer, clock: float, heard: list[bytes] | None = N
         text = str(talk.session.config.get("instructions") or "")
     delay = say.delay_ms if talk.script.turns == "native" else say.delay_ms / 1000
     who = (talk.ordinal, talk.responses)
-    talk.speech = Speech(say, talk.script, text=text, who=who, due=clock + delay)
+    speech = Speech(say, talk.script, text=text, who=who, due=clock + delay)
+    talk.speeches[unit.request_id] = (unit, speech)
     talk.responses += 1

@@ -18,10 +18,11 @@ __all__ = ["FunctionCallHoldBack"]
 
 
 class FunctionCallHoldBack:
-    """Reorders one event stream so that responses never interleave.
+    """Reorders one event stream so that a function call never interleaves with a response.
 
-    A response that begins while another is open is a function call (a session has one message
-    response at a time). Its events are kept and follow the open response's ``response.done``.
+    A response that begins while another is open is a function call (a conversation has one message
+    response at a time). Its events are kept and follow the open response's ``response.done``. A
+    response outside the conversation is none of this: whoever asked for it awaits it beside others.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,8 @@ class FunctionCallHoldBack:
 
     def release(self, event: DuplexEvent) -> tuple[DuplexEvent, ...]:
         """The events that may go out now, ``event`` among them unless it is held."""
+        if isinstance(event, ResponseCreated) and _is_beside(event):
+            return (event,)
         if self._open is None:
             if isinstance(event, ResponseCreated):
                 self._open = event.response_id
@@ -75,3 +78,8 @@ class FunctionCallHoldBack:
         self._held_responses.clear()
         self._held_items.clear()
         return held
+
+
+def _is_beside(event: ResponseCreated) -> bool:
+    ours = (event.response.metadata or {}).get("duplex")
+    return isinstance(ours, dict) and ours.get("conversation") == "none"
