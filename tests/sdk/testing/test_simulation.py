@@ -98,7 +98,7 @@ def test_the_command_shows_the_seed_the_law_and_the_script() -> None:
         app, ["simulate", "--seed", "0", "--schedules", "50", "--processes=1"]
     )
     assert done.exit_code == 1
-    assert "38: a lease operation is still active" in done.output
+    assert "38 no_lease_operation_is_left: a lease operation is still active" in done.output
     assert "client 0: " in done.output
     assert "run it again: duplex simulate --seed" in done.output
 

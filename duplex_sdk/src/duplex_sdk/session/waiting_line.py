@@ -96,6 +96,11 @@ class WaitingLine:
         return any(isinstance(each, HeldStep) for each in self._line)
 
     @property
+    def commits(self) -> int:
+        """Commits of clients that wait, each with the pending turn it occupies."""
+        return sum(isinstance(each, HeldStep) and each.turn is not None for each in self._line)
+
+    @property
     def empty(self) -> bool:
         """Whether nothing waits."""
         return not self._line

@@ -8,6 +8,7 @@ from random import Random
 from typing import Literal
 
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+from duplex_sdk.testing.invariants import LawBrokenError, Tally
 
 from . import client_actions, fault_actions
 from .action import Action
@@ -59,14 +60,16 @@ class Failure:
     """A law did not hold.
 
     Attributes:
-        law: its name, as far as the message begins with one.
+        law: its number and name, or what else went wrong.
         message: what was seen.
         step: number of the action after which it was seen; the length of the schedule: at its end.
+        number: of the law; 0: it was none.
     """
 
     law: str
     message: str
     step: int
+    number: int = 0
 
 
 def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 16) -> Schedule:
@@ -86,14 +89,23 @@ def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 16) -> Schedule
     )
 
 
-def run(schedule: Schedule, kinds: Mapping[str, Kind]) -> Failure | None:
-    """Let it all happen. None: every law held."""
+def run(
+    schedule: Schedule, kinds: Mapping[str, Kind], tally: Tally | None = None
+) -> Failure | None:
+    """Let it all happen. None: every law held.
+
+    Args:
+        schedule: what happens.
+        kinds: of its clients.
+        tally: where it is counted how often each law had something to look at.
+    """
     step = 0
     world = World(
         tuple(kinds[name] for name in schedule.kinds),
         _limits(schedule),
         seed=schedule.seed,
         policy=schedule.policy,
+        tally=tally,
     )
     try:
         world.begin()
@@ -101,6 +113,9 @@ def run(schedule: Schedule, kinds: Mapping[str, Kind]) -> Failure | None:
             each.do(world)
             step += 1
         world.come_to_an_end()
+    except LawBrokenError as error:
+        broken = error.law
+        return Failure(f"{broken.number} {broken.name}", str(error), step, broken.number)
     except AssertionError as error:
         message = str(error)
         return Failure(message.partition(":")[0].partition("\n")[0], message, step)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from duplex_sdk.testing.invariants import Tally
 
 from .kinds import SCRIPTED_KINDS, Kind, kinds_of
 from .schedule import Failure, Schedule, draw, run
@@ -47,12 +51,14 @@ class SoakResult:
         seconds: by the clock on the wall.
         failed: the first schedule that failed, as short as it could be made, and how.
         seed: of that schedule.
+        looked: how often each law, by its number, had something to look at.
     """
 
     schedules: int
     seconds: float
     failed: tuple[Schedule, Failure] | None = None
     seed: int | None = None
+    looked: Tally = field(default_factory=Counter)
 
 
 def soak(what: Soak, progress: Callable[[int], None] = lambda ran: None) -> SoakResult:
@@ -69,45 +75,56 @@ def soak(what: Soak, progress: Callable[[int], None] = lambda ran: None) -> Soak
     began = time.monotonic()
     processes = what.processes or os.cpu_count() or 1
     ran, broken = 0, None
-    if processes == 1:
-        results = (_chunk(what.plugin, first, count) for first, count in _chunks(what, began))
-        for count, broken in results:
-            ran += count
+    looked: Tally = Counter()
+    with closing(
+        _here(what, began) if processes == 1 else _spread(what, began, processes)
+    ) as parts:
+        for part in parts:
+            ran += part.ran
+            looked += part.looked
             progress(ran)
-            if broken is not None:
+            if part.broken is not None:
+                broken = part.broken
                 break
-    else:
-        ran, broken = _in_processes(what, began, processes, progress)
     seconds = time.monotonic() - began
     if broken is None:
-        return SoakResult(ran, seconds)
+        return SoakResult(ran, seconds, looked=looked)
     schedule = draw(broken, kinds)
     failure = run(schedule, kinds)
     assert failure is not None, f"seed {broken} fails in a process of its own only"
-    return SoakResult(ran, seconds, shrink(schedule, failure, kinds), broken)
+    return SoakResult(ran, seconds, shrink(schedule, failure, kinds), broken, looked)
 
 
-def _in_processes(
-    what: Soak, began: float, processes: int, progress: Callable[[int], None]
-) -> tuple[int, int | None]:
-    ran = 0
+@dataclass(frozen=True)
+class _Part:
+    """How many ran, the seed of one that failed, and what the laws had to look at."""
+
+    ran: int
+    broken: int | None
+    looked: Tally
+
+
+def _here(what: Soak, began: float) -> Generator[_Part, None, None]:
+    for first, count in _chunks(what, began):
+        yield _chunk(what.plugin, first, count)
+
+
+def _spread(what: Soak, began: float, processes: int) -> Generator[_Part, None, None]:
     chunks = _chunks(what, began)
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        waiting: set[Future[tuple[int, int | None]]] = set()
+    pool = ProcessPoolExecutor(processes, mp_context=context)
+    try:
+        waiting: set[Future[_Part]] = set()
         while True:
             while len(waiting) < 2 * processes and (chunk := next(chunks, None)) is not None:
                 waiting.add(pool.submit(_chunk, what.plugin, *chunk))
             if not waiting:
-                return ran, None
+                return
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for each in done:
-                count, broken = each.result()
-                ran += count
-                progress(ran)
-                if broken is not None:
-                    pool.shutdown(cancel_futures=True)
-                    return ran, broken
+                yield each.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _chunks(what: Soak, began: float) -> Iterator[tuple[int, int]]:
@@ -121,13 +138,14 @@ def _chunks(what: Soak, began: float) -> Iterator[tuple[int, int]]:
         first += count
 
 
-def _chunk(plugin: str | None, first: int, count: int) -> tuple[int, int | None]:
-    """How many ran, and the seed of one that failed."""
+def _chunk(plugin: str | None, first: int, count: int) -> _Part:
+    """Run schedules until one fails."""
     kinds = _kinds(plugin)
+    looked: Tally = Counter()
     for number in range(count):
-        if run(draw(first + number, kinds), kinds) is not None:
-            return number + 1, first + number
-    return count, None
+        if run(draw(first + number, kinds), kinds, looked) is not None:
+            return _Part(number + 1, first + number, looked)
+    return _Part(count, None, looked)
 
 
 _KINDS: dict[str, Mapping[str, Kind]] = {}

@@ -13,7 +13,7 @@ from duplex_sdk.protocol.duplex import (
     ResponseDone,
 )
 from duplex_sdk.session import effects, inputs
-from duplex_sdk.testing.invariants import SessionWatch
+from duplex_sdk.testing.invariants import SessionWatch, Tally
 from duplex_sdk.testing.session_lab import tone
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Talker:
         limits: of the deployment.
         seed: of its ids.
         policy: its ``playback_commit_policy``.
+        tally: where it is counted how often each law had something to look at.
 
     Attributes:
         held: effects that are kept back, by type.
@@ -62,11 +63,17 @@ class Talker:
     """
 
     def __init__(
-        self, kind: Kind, limits: DuplexSessionRuntimeConfig, *, seed: int, policy: str
+        self,
+        kind: Kind,
+        limits: DuplexSessionRuntimeConfig,
+        *,
+        seed: int,
+        policy: str,
+        tally: Tally | None = None,
     ) -> None:
         self.lab = kind.lab(kind.plugin(), kind.config(policy), limits=limits, seed=seed)
         self.rate = self.lab.capabilities.input_sample_rate_hz
-        self.watch = SessionWatch(self.lab)
+        self.watch = SessionWatch(self.lab, tally)
         self.held: dict[type[Any], list[Any]] = {}
         self.outputs: list[inputs.StageOutputReceived] = []
         self.generation = 0

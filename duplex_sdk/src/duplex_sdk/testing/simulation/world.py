@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.session import effects
@@ -31,8 +31,8 @@ from duplex_sdk.session.table_messages import (
     TouchAsked,
     WakeTableAt,
 )
+from duplex_sdk.testing.invariants import TableWatch, Tally
 
-from .table_watch import TableWatch
 from .talker import Talker
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class World:
         limits: of the deployment.
         seed: of all ids.
         policy: ``playback_commit_policy`` of the sessions.
+        tally: where it is counted how often each law had something to look at.
 
     Attributes:
         now: the virtual clock, seconds.
@@ -72,13 +73,15 @@ class World:
         *,
         seed: int,
         policy: str,
+        tally: Tally | None = None,
     ) -> None:
         self.now = 0.0
         self.admits = True
         self.hesitates = False
         self.cleans = True
         self.table = SessionTable(max_sessions=max(1, len(kinds) - 1), retry_s=_RETRY_S)
-        self._watch = TableWatch(self.table)
+        self._tally: Tally = Counter() if tally is None else tally
+        self._watch = TableWatch(self.table, self._tally)
         self._kinds = kinds
         self._limits = limits
         self._seed = seed
@@ -210,7 +213,11 @@ class World:
         session_id = effect.session_id
         who = int(session_id.split("-")[1])
         talker = Talker(
-            self._kinds[who], self._limits, seed=self._seed + self._asked, policy=self._policy
+            self._kinds[who],
+            self._limits,
+            seed=self._seed + self._asked,
+            policy=self._policy,
+            tally=self._tally,
         )
         self._talkers[session_id] = talker
         faults = talker.lab.faults

@@ -1,0 +1,182 @@
+"""Laws 39 to 51: responses begin once, are told in order, and end once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duplex_sdk.protocol.duplex import (
+    AudioDelta,
+    AudioDone,
+    ContentPartAdded,
+    ContentPartDone,
+    FunctionCallArgumentsDelta,
+    FunctionCallArgumentsDone,
+    ItemAdded,
+    ItemDone,
+    OutputItemAdded,
+    OutputItemDone,
+    ResponseCreated,
+    ResponseDone,
+    Speak,
+    TextDelta,
+    TextDone,
+    TranscriptDelta,
+    TranscriptDone,
+)
+from duplex_sdk.session import inputs
+
+from .law import law
+from .response_trace import ORDER, RANK
+
+if TYPE_CHECKING:
+    from .response_trace import Told
+    from .step import Rest, Step
+
+_OF_RESPONSES = (
+    AudioDelta,
+    AudioDone,
+    ContentPartAdded,
+    ContentPartDone,
+    FunctionCallArgumentsDelta,
+    FunctionCallArgumentsDone,
+    ItemAdded,
+    ItemDone,
+    OutputItemAdded,
+    OutputItemDone,
+    Speak,
+    TextDelta,
+    TextDone,
+    TranscriptDelta,
+    TranscriptDone,
+)
+_REPEATED = RANK["response.output_audio.delta"]
+_PAIRS = (
+    ("response.output_item.added", "response.output_item.done"),
+    ("conversation.item.added", "conversation.item.done"),
+    ("response.content_part.added", "response.content_part.done"),
+)
+
+
+@law(39, "step")
+def at_most_one_response_is_open(step: Step) -> bool:
+    """And the session and its client agree which."""
+    told = step.life.traces.open_ids
+    active = step.state.response
+    if step.state.overflowed:
+        return False
+    assert told == (() if active is None else (active.id,)), f"{told} are open"
+    return active is not None
+
+
+@law(40, "step", ResponseDone)
+def a_response_ends_before_its_session(step: Step) -> bool:
+    """Nothing is ended after the terminal event of the session."""
+    assert step.before.phase != "closed", "a response ends in a session that is over"
+    return True
+
+
+@law(40, "rest")
+def every_response_has_ended(rest: Rest) -> bool:
+    """Each that was begun, unless its ending found no room."""
+    left = rest.life.traces.open_ids
+    assert rest.state.overflowed or not left, f"{left} never ended"
+    return bool(rest.life.news[ResponseCreated])
+
+
+@law(41, "told", ResponseDone)
+def nothing_ends_that_was_not_begun(told: Told) -> bool:
+    """An ending names a response that its client knows."""
+    assert told.trace.seen[:1] == ["response.created"], "an unknown response ends"
+    return True
+
+
+@law(42, "told", ResponseCreated, ResponseDone, *_OF_RESPONSES)
+def nothing_follows_the_end_of_a_response(told: Told) -> bool:
+    """Neither a second ending nor anything else of it."""
+    assert told.trace.status is None, f"{told.event.type} follows the end of its response"
+    return type(told.event) is ResponseDone
+
+
+@law(43, "told", ResponseCreated, ResponseDone, *_OF_RESPONSES)
+def a_response_is_told_in_order(told: Told) -> bool:
+    """Begin, item, part, deltas, closings, end: each once but the deltas."""
+    event, trace = told.event, told.trace
+    rank = RANK[event.type]
+    again = rank == trace.rank == _REPEATED
+    assert rank > trace.rank or again, f"{event.type} follows {ORDER[trace.rank]}"
+    assert trace.seen or type(event) is ResponseCreated, f"{event.type} opens a response"
+    if type(event) is ResponseDone and not trace.overflowed:
+        for opening, closing in _PAIRS:
+            both = (opening in trace.seen, closing in trace.seen)
+            assert both[0] == both[1], f"{opening} without {closing}, or the other way round"
+    return True
+
+
+@law(44, "told", TranscriptDone, TextDone, FunctionCallArgumentsDone)
+def a_text_is_what_its_deltas_said(told: Told) -> bool:
+    """Joined, they are the text that closes them."""
+    event = told.event
+    if isinstance(event, TranscriptDone):
+        said = event.transcript
+    elif isinstance(event, TextDone):
+        said = event.text
+    else:
+        assert isinstance(event, FunctionCallArgumentsDone)
+        said = event.arguments
+    assert said == told.trace.text, f"{said!r} is not {told.trace.text!r}"
+    return bool(said)
+
+
+@law(45, "step", ResponseDone)
+def a_response_without_its_input_is_not_completed(step: Step) -> bool:
+    """One that was opened for a unit which the stage never took fails or is cancelled."""
+    looked = False
+    for event in step.tells(ResponseDone):
+        trace = step.life.traces.known(event.response_id)
+        if trace is None or not trace.bound:
+            continue
+        taken = step.life.taken + (step.after.seq > step.before.seq)
+        if taken == trace.accepted_before:
+            looked = True
+            status = event.response.status
+            assert status in ("failed", "cancelled"), f"it is {status}"
+    return looked
+
+
+@law(46, "step", inputs.StageOutputReceived)
+def a_turn_that_is_over_opens_nothing(step: Step) -> bool:
+    """In turn mode: late output of it begins no response."""
+    item = step.item
+    assert isinstance(item, inputs.StageOutputReceived)
+    output = item.output
+    late = output.turn_id < step.before.turn_id and output.epoch == step.before.epoch
+    if not late or step.before.response is not None or step.state.auto_responds:
+        return False
+    assert not step.tells(ResponseCreated), "late output opens a response"
+    return True
+
+
+@law(47, "step", ResponseCreated)
+def no_response_begins_beside_another(step: Step) -> bool:
+    """Of the messages: a function call may be told between two events of one."""
+    open_id = step.before.response
+    calls = {
+        event.response_id
+        for event in step.tells(OutputItemAdded)
+        if event.item.type == "function_call"
+    }
+    for event in step.tells(ResponseCreated, ResponseDone):
+        if type(event) is ResponseDone:
+            open_id = None if event.response_id == open_id else open_id
+        elif event.response_id not in calls:
+            assert open_id is None or step.state.overflowed, f"{open_id} is still open"
+            open_id = event.response_id
+    return True
+
+
+@law(49, "rest")
+def no_response_hangs(rest: Rest) -> bool:
+    """Left alone, an open response has come to its end."""
+    left = rest.state.response
+    assert left is None or not rest.state.open, f"{left.id} waits for nothing"
+    return bool(rest.life.news[ResponseCreated])

@@ -1,0 +1,350 @@
+"""One step of a session as a law sees it: ledgers before and after, what was asked, its past."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from duplex_sdk.protocol.duplex import Commit, CreateItem, ErrorEvent
+from duplex_sdk.session import effects, inputs
+
+from .response_trace import ResponseTraces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duplex_sdk.plugin import (
+        AppendPiece,
+        AppendRequest,
+        DuplexSessionConfig,
+        DuplexStageSubmission,
+    )
+    from duplex_sdk.protocol.duplex import DuplexEvent, Item, RealtimeCommand
+    from duplex_sdk.session import DuplexEngineSession
+    from duplex_sdk.session.append_sequence import AppendReservation
+    from duplex_sdk.session.state import SessionState
+
+__all__ = ["Life", "Rest", "Snapshot", "Step", "Unit", "ends_turn", "written"]
+
+
+class Snapshot(NamedTuple):
+    """A session's ledgers at one moment."""
+
+    epoch: int
+    turn_id: int
+    fence: tuple[int, int]
+    seq: int
+    turn_seq: int
+    generation: int
+    phase: str
+    input_bytes: int
+    buffered_bytes: int
+    retained: int
+    retained_items: tuple[str, ...]
+    answer_deferred: bool
+    pending_turns: int
+    messages: tuple[Mapping[str, Any], ...]
+    items: tuple[Item, ...]
+    commit_seq: int
+    config_generation: int
+    config: DuplexSessionConfig
+    runtime: Mapping[str, Any]
+    operations: int
+    response: str | None
+    commits: int
+    undecoded_bytes: int
+    units: tuple[AppendPiece, ...]
+    cursors: dict[str, tuple[float, float, float]]
+
+    @classmethod
+    def of(cls, session: DuplexEngineSession) -> Snapshot:
+        """Take one."""
+        state, lanes = session.state, session.lanes()
+        turn, sequence = state.turn_input, state.sequence
+        return cls(
+            epoch=state.epoch,
+            turn_id=state.turn_id,
+            fence=sequence.accepted_fence.position,
+            seq=sequence.seq,
+            turn_seq=sequence.turn_seq,
+            generation=state.lease.generation,
+            phase=state.phase.value,
+            input_bytes=state.input_bytes.total,
+            buffered_bytes=state.model_state.audio_buffer.pending_byte_count,
+            retained=len(turn.retained) + len(turn.early),
+            retained_items=tuple(turn.retained_items),
+            answer_deferred=turn.answer_deferred,
+            pending_turns=state.pending_turns.total,
+            messages=state.history.messages(),
+            items=tuple(state.items),
+            commit_seq=state.commit_seq,
+            config_generation=state.config_generation,
+            config=state.config,
+            runtime=state.runtime_config,
+            operations=len(state.lease.active_operations),
+            response=None if state.response is None else state.response.id,
+            commits=lanes.commits,
+            undecoded_bytes=lanes.undecoded_bytes,
+            units=lanes.units,
+            cursors={
+                name: (cursor.played_ms, cursor.committed_ms, cursor.audio_ms)
+                for name, cursor in state.playback.cursors()
+            },
+        )
+
+
+@dataclass(slots=True)
+class Step:
+    """One call of ``handle``, and what came before it.
+
+    Attributes:
+        item: the input.
+        asked: the effects.
+        before: the ledgers before it.
+        after: the ledgers after it.
+        still: nothing waited and nothing was under way before it.
+        session: the session after it.
+        life: what has been seen since the session began; of this step its events only.
+        events: what it told, in order.
+        command: the client's command, if it was one.
+    """
+
+    item: inputs.Input
+    asked: tuple[effects.Effect, ...]
+    before: Snapshot
+    after: Snapshot
+    still: bool
+    session: DuplexEngineSession
+    life: Life
+
+    events: list[DuplexEvent] = field(init=False)
+    command: RealtimeCommand | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.events = [each.event for each in self.asked if type(each) is effects.Emit]
+        item = self.item
+        self.command = item.command if type(item) is inputs.CommandReceived else None
+
+    @property
+    def state(self) -> SessionState:
+        """The session's ledgers after the step."""
+        return self.session.state
+
+    @property
+    def kinds(self) -> frozenset[type[Any]]:
+        """The types of all that occurs in it."""
+        kinds: set[type[Any]] = {type(self.item), type(self.command)}
+        kinds.update(map(type, self.asked))
+        kinds.update(map(type, self.events))
+        return frozenset(kinds)
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """The commands that were refused in it, by their id, and the code."""
+        return {
+            event.error.event_id: event.error.code or ""
+            for event in self.events
+            if type(event) is ErrorEvent and event.error.event_id is not None
+        }
+
+    @property
+    def cancels(self) -> bool:
+        """An epoch ended."""
+        return self.after.epoch > self.before.epoch
+
+    def asks(self, kind: type[Any]) -> list[Any]:
+        """The effects of one type, in order."""
+        return [each for each in self.asked if type(each) is kind]
+
+    def tells(self, *kinds: type[Any]) -> list[Any]:
+        """The events of some types, in order."""
+        return [each for each in self.events if type(each) in kinds]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit that was handed to the stage."""
+
+    epoch: int
+    submission: DuplexStageSubmission
+
+    @property
+    def request_id(self) -> str:
+        """What it was submitted under."""
+        return self.submission.context.request_id
+
+
+def ends_turn(step: Step) -> bool:
+    """Whether the detector heard the end of a turn in this step, and is to commit it."""
+    item = step.item
+    if type(item) is not inputs.AudioDecoded or step.state.auto_responds:
+        return False
+    verdict = item.verdict
+    return not verdict.active and any(mark.kind == "stopped" for mark in verdict.marks)
+
+
+def written(config: DuplexSessionConfig) -> tuple[DuplexSessionConfig, bytes]:
+    """A config, and all that it says now."""
+    return config, msgspec.json.encode(config)
+
+
+@dataclass(slots=True)
+class Life:
+    """What has been seen of a session.
+
+    Attributes:
+        session_id: its id.
+        config: what is in force, and how it was written when that began.
+        traces: its responses.
+        told: events that found room, in order.
+        commands: what its client asked for, by the command's id.
+        counts: how many commands of each type it sent.
+        news: how many events of each type it was told.
+        refused: the error that answered a command, by the command's id.
+        working: effects that take time and have not come back, by their op.
+        planned: what the plugin was asked for last.
+        last_taken: what it was asked for the unit that was taken last.
+        units: units handed to the stage and not answered, by their op.
+        accepted: units taken, per epoch.
+        taken: units taken, of all epochs.
+        bound: request ids with accepted units, and their epoch.
+        stopped: request ids that were asked to be aborted or released.
+        terminals: terminal events of the session.
+        closing_at: when its end began.
+        request_epochs: the epoch of each request id that was registered.
+        published: what the stages were told, by generation.
+        created: commands whose response has begun.
+        prepared: the numbers of a unit that was never submitted.
+        promoted: items that were answered after the response they waited for.
+        stops: turns whose end the detector heard, in turn mode.
+        retold: some events found no room, and may have been told again.
+    """
+
+    session_id: str
+    config: tuple[DuplexSessionConfig, bytes]
+    traces: ResponseTraces = field(default_factory=ResponseTraces)
+    told: list[DuplexEvent] = field(default_factory=list)
+    commands: dict[str, RealtimeCommand] = field(default_factory=dict)
+    counts: Counter[type[Any]] = field(default_factory=Counter)
+    news: Counter[type[Any]] = field(default_factory=Counter)
+    refused: dict[str, str] = field(default_factory=dict)
+    working: dict[int, effects.Effect] = field(default_factory=dict)
+    planned: AppendRequest | None = None
+    last_taken: AppendRequest | None = None
+    units: dict[int, Unit] = field(default_factory=dict)
+    accepted: Counter[int] = field(default_factory=Counter)
+    taken: int = 0
+    bound: dict[str, int] = field(default_factory=dict)
+    stopped: set[str] = field(default_factory=set)
+    terminals: int = 0
+    closing_at: float | None = None
+    request_epochs: dict[str, int] = field(default_factory=dict)
+    published: dict[int, tuple[object, object]] = field(default_factory=dict)
+    created: set[str] = field(default_factory=set)
+    prepared: AppendReservation | None = None
+    promoted: set[str] = field(default_factory=set)
+    stops: int = 0
+    retold: bool = False
+
+    @property
+    def commits_asked_for(self) -> int:
+        """By the client, by its items of sound, and by the detector."""
+        asked = self.counts[Commit] + self.counts[CreateItem]
+        return asked + self.stops
+
+    def submitted_in(self, item: inputs.Input) -> int | None:
+        """The epoch of the unit that this input tells to be taken; None for any other."""
+        if type(item) is not inputs.UnitSubmitted or item.fault is not None:
+            return None
+        unit = self.units.get(item.op)
+        return None if unit is None else unit.epoch
+
+    def take(self, step: Step) -> None:
+        """A step agrees with all laws: it belongs to the past now."""
+        item = step.item
+        op = getattr(item, "op", None)
+        if op is not None:
+            self.working.pop(op, None)
+            self._take_unit(step, op)
+        self.stops += ends_turn(step)
+        command = step.command
+        if command is not None:
+            self.counts[type(command)] += 1
+            if command.event_id is not None:
+                self.commands[command.event_id] = command
+        for effect in step.asked:
+            self._take_effect(effect, step)
+        if step.after.config is not self.config[0]:
+            self.config = written(step.after.config)
+
+    def _take_unit(self, step: Step, op: int) -> None:
+        unit = self.units.pop(op, None)
+        item = step.item
+        if unit is None or type(item) is not inputs.UnitSubmitted or item.fault is not None:
+            return
+        if unit.epoch == step.before.epoch and step.before.phase == "open":
+            self.accepted[unit.epoch] += 1
+            self.taken += 1
+            self.last_taken = self.planned
+            self.bound[unit.request_id] = unit.epoch
+
+    def _take_effect(self, effect: effects.Effect, step: Step) -> None:
+        op = getattr(effect, "op", None)
+        if op is not None:
+            self.working[op] = effect
+        if isinstance(effect, effects.Emit):
+            event = effect.event
+            self.news[type(event)] += 1
+            if type(event) is ErrorEvent and event.error.event_id is not None:
+                self.refused.setdefault(event.error.event_id, event.event_id)
+        elif isinstance(effect, effects.PlanAppend):
+            self.planned = effect.request
+        elif isinstance(effect, effects.SubmitUnit):
+            fence = effect.submission.context.fence
+            self.units[effect.op] = Unit(fence.epoch, effect.submission)
+        elif isinstance(effect, effects.AbortRequests | effects.ReleaseRequests):
+            self.stopped.update(effect.request_ids)
+        elif isinstance(effect, effects.ReleaseStages):
+            self.stopped.update((*effect.submitted, *effect.reserved))
+        elif isinstance(effect, effects.MarkClosing):
+            self.closing_at = step.state.now
+
+    def take_back(self, refused: tuple[DuplexEvent, ...]) -> None:
+        """The last events found no room: they were never told."""
+        self.retold = True
+        count = len(refused)
+        assert not count or tuple(self.told[-count:]) == refused, "others were refused than told"
+        self.told = self.told[: len(self.told) - count]
+        for event in refused:
+            self.news[type(event)] -= 1
+        self.traces = ResponseTraces()
+        for event in self.told:
+            told = self.traces.told(event)
+            if told is not None:
+                told.trace.overflowed = True
+                self.traces.take(told)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """A session whose client fell silent and which came to rest.
+
+    Attributes:
+        session: it.
+        life: all that was seen of it.
+        reading: its client reads.
+        queued_bytes: what waits in its output queue.
+    """
+
+    session: DuplexEngineSession
+    life: Life
+    reading: bool
+    queued_bytes: int
+
+    @property
+    def state(self) -> SessionState:
+        """Its ledgers."""
+        return self.session.state

@@ -1,0 +1,104 @@
+"""Holds the laws of sessions against every step of one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from duplex_sdk.protocol.duplex import ResponseCreated, SessionClosed
+from duplex_sdk.session import effects, inputs
+
+from .law import LawBrokenError, Tally, hold, laws_for
+from .step import Life, Rest, Snapshot, Step, written
+
+if TYPE_CHECKING:
+    from duplex_sdk.testing.session_lab import SessionLab
+
+    from .response_trace import ResponseTrace
+
+__all__ = ["SessionWatch"]
+
+
+class SessionWatch:
+    """Holds the laws against every step of a lab's session from now on.
+
+    Args:
+        lab: the session on the bench; it must have asked for nothing yet but its opening.
+        tally: where it is counted how often each law had something to look at.
+
+    Attributes:
+        broken: a law was broken; nothing can be said of the session any more.
+    """
+
+    def __init__(self, lab: SessionLab, tally: Tally | None = None) -> None:
+        self._lab = lab
+        self._life = Life(lab.session.session_id, written(lab.session.config))
+        self._before = Snapshot.of(lab.session)
+        self._still = True
+        self._tally: Tally = Counter() if tally is None else tally
+        self.broken = False
+        lab.watch = self.stepped
+
+    def stepped(self, item: inputs.Input, asked: tuple[effects.Effect, ...]) -> None:
+        """One ``handle`` is over.
+
+        Raises:
+            AssertionError: a law is broken; the message names it.
+        """
+        session, life = self._lab.session, self._life
+        after = Snapshot.of(session)
+        step = Step(item, asked, self._before, after, self._still, session, life)
+        try:
+            self._hear(step)
+            hold(laws_for("step", step.kinds), step, self._tally)
+        except LawBrokenError as error:
+            self.broken = True
+            told = [event.type for event in step.events]
+            raise LawBrokenError(
+                error.law, f"{error.seen}\nin {str(item)[:400]}\ntold {told}"
+            ) from error
+        life.take(step)
+        self._before = after
+        self._still = session.waiting_commands == 0 and not session.moving_input_bytes
+
+    def _hear(self, step: Step) -> None:
+        """What a step told, event for event."""
+        life = self._life
+        if type(step.item) is inputs.OutputRefused:
+            life.take_back(step.item.events)
+        for event in step.events:
+            life.told.append(event)
+            life.terminals += isinstance(event, SessionClosed)
+            told = life.traces.told(event)
+            if told is not None:
+                told.trace.overflowed |= step.state.overflowed
+                hold(laws_for("told", frozenset((type(event),))), told, self._tally)
+                life.traces.take(told)
+                if type(event) is ResponseCreated:
+                    self._open(step, told.trace)
+
+    def _open(self, step: Step, trace: ResponseTrace) -> None:
+        """A response began: what of it no event tells."""
+        trace.accepted_before = self._life.taken
+        response = step.state.response
+        if response is not None and response.id == trace.id:
+            trace.bound = response.bound
+            trace.policy = response.config.playback_commit_policy
+            if not response.in_conversation:
+                trace.in_conversation = False
+                self._life.traces.aside.append(trace)
+
+    def at_rest(self) -> None:
+        """Nothing is under way and the client is silent: the ledgers add up.
+
+        Raises:
+            AssertionError: they do not.
+        """
+        lab = self._lab
+        rest = Rest(lab.session, self._life, lab.reading, lab.queue.pending_bytes)
+        hold(laws_for("rest", frozenset()), rest, self._tally)
+
+    @property
+    def open_responses(self) -> tuple[str, ...]:
+        """Responses that were begun and not ended."""
+        return self._life.traces.open_ids
