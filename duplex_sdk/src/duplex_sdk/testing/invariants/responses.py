@@ -64,7 +64,10 @@ def at_most_one_response_is_open(step: Step) -> bool:
     active = step.state.response
     if step.state.overflowed:
         return False
-    assert told == (() if active is None else (active.id,)), f"{told} are open"
+    # Those outside the conversation run beside it.
+    open_ids = {*step.state.beside} | (set() if active is None else {active.id})
+    assert {*told} == open_ids, f"{told} are open"
+    assert not any(each.in_conversation for each in step.state.beside.values())
     return active is not None
 
 
