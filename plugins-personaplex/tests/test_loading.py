@@ -163,6 +163,16 @@ def test_half_of_the_depth_steps_stays_on_disk() -> None:
     assert len(unread) == 8 + 8 + 8 + 6 * 8 * 2
 
 
+def test_a_usual_voice_that_the_checkpoint_lacks_is_refused(copy: Path) -> None:
+    with tarfile.open(copy / "voices.tgz") as archive:
+        archive.extractall(copy, filter="data")
+    (copy / "voices" / "NATF2.pt").unlink()
+    options = {"checkpoint": str(copy), "slots": 1, "dtype": "auto", "prefill_frames": 32}
+    with pytest.raises(StageLoadError, match="no voice 'NATF2'") as caught:
+        FrameStage().load(LoadContext(options={**options, "voice": "NATF2"}))
+    assert "NATF0, NATF1, NATF3" in str(caught.value.hint)
+
+
 def test_sizes_come_from_the_shapes(checkpoint: Path) -> None:
     sizes = lm_sizes(read_header(checkpoint / LM), read_overrides(checkpoint))
     assert (sizes.dim, sizes.layers, sizes.depth_layers, sizes.depth_steps) == (32, 2, 2, 16)

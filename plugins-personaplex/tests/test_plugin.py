@@ -92,6 +92,50 @@ async def test_with_a_folder_of_voices_a_name_is_still_no_path(voice: str) -> No
         await prepared({"voice": voice}, voice_dir="/tmp")
 
 
+@pytest.fixture
+def own_voices(tmp_path: Path) -> str:
+    for name in ("mine.wav", "theirs.pt", "notes.txt", "no name.wav"):
+        (tmp_path / name).write_bytes(b"")
+    return str(tmp_path)
+
+
+async def test_voices_of_ones_own_folder_are_known_by_name(own_voices: str) -> None:
+    for name in ("mine", "theirs", "VARM4"):
+        assert (await prepared({"voice": name}, voice_dir=own_voices))["voice"] == name
+    assert (await prepared({}, voice="mine", voice_dir=own_voices))["voice"] == "mine"
+
+
+@pytest.mark.parametrize("name", ["notes", "no name", "nobody"])
+async def test_what_is_no_voice_in_the_folder_is_refused_with_the_names_there_are(
+    own_voices: str, name: str
+) -> None:
+    with pytest.raises(DuplexRuntimeConfigError, match="no voice") as caught:
+        await prepared({"voice": name}, voice_dir=own_voices)
+    assert "mine, theirs" in str(caught.value.hint)
+    with pytest.raises(ValueError, match="voice must be"):
+        make(voice=name, voice_dir=own_voices)
+
+
+async def test_a_folder_that_only_the_worker_sees_leaves_the_names_to_it() -> None:
+    assert (await prepared({"voice": "mine"}, voice_dir="/nowhere/at/all"))["voice"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("config", "voice"),
+    [
+        ({}, "NATF2"),
+        ({"voice": "alloy"}, "NATF0"),
+        ({"voice": "VARM4"}, "VARM4"),
+        ({"voice": "nobody"}, "nobody"),
+        ({"ref_audio": "data:audio/wav;base64,AA=="}, None),
+    ],
+)
+def test_a_session_is_told_our_name_of_its_voice(config: dict[str, Any], voice: str | None) -> None:
+    made = make()
+    assert made.voice_in_use(config) == voice
+    assert made.voice_in_use({**config, "voice": voice}) == voice
+
+
 async def test_a_role_that_is_too_long_is_refused() -> None:
     with pytest.raises(DuplexRuntimeConfigError) as caught:
         await prepared({"instructions": "x" * (MAX_ROLE_CHARACTERS + 1)})
@@ -109,6 +153,28 @@ async def test_voice_and_role_change_until_the_first_audio_and_not_after() -> No
     with pytest.raises(DuplexRuntimeConfigError) as caught:
         made.runtime_config_for_update({"instructions": "New."}, current, started=True)
     assert caught.value.code == "instructions_update_unsupported"
+
+
+async def test_a_session_keeps_the_voice_that_it_brought() -> None:
+    made = make()
+    tone = 0.3 * np.sin(np.arange(48_000) * 2 * np.pi * 300 / 24_000)
+    brought = {"ref_audio": upload(tone, 24_000)}
+    current = await made.prepare_runtime_config(brought, model_config=made.options)
+    for started in (False, True):
+        changed = made.runtime_config_for_update(
+            {**brought, "extra_body": {"greedy": True}}, current, started=started
+        )
+        assert changed["clip"] == current["clip"]
+        with pytest.raises(DuplexRuntimeConfigError, match="brought") as caught:
+            made.runtime_config_for_update({**brought, "voice": "VARM0"}, current, started=started)
+        assert caught.value.code == "voice_update_unsupported"
+
+
+async def test_a_voice_by_name_and_another_brought_along_are_one_too_many() -> None:
+    tone = 0.3 * np.sin(np.arange(48_000) * 2 * np.pi * 300 / 24_000)
+    with pytest.raises(DuplexRuntimeConfigError, match="one too many") as caught:
+        await prepared({"voice": "NATF0", "ref_audio": upload(tone, 24_000)})
+    assert caught.value.param == "session.ref_audio"
 
 
 async def test_sampling_may_change_at_any_time() -> None:

@@ -200,14 +200,27 @@ async def _speak_on(connection: Any, said: bytes) -> None:
         await asyncio.sleep(FRAME_MS / 1000)
 
 
-async def test_a_voice_nobody_has_does_not_stop_a_stock_client(port: int) -> None:
+async def test_a_stock_client_is_told_the_voice_it_really_hears(port: int) -> None:
+    """OpenAI's names are ours of another sound; one nobody knows, or too late, changes nothing."""
     client = AsyncOpenAI(api_key="none", base_url=f"http://127.0.0.1:{port}/v1")
+    told: list[str] = []
     async with client.realtime.connect(model="personaplex") as connection:
-        wanted: Any = {"type": "realtime", "audio": {"output": {"voice": "alloy"}}}
-        await connection.session.update(session=wanted)
+
+        async def update(voice: str) -> None:
+            wanted: Any = {"type": "realtime", "audio": {"output": {"voice": voice}}}
+            await connection.session.update(session=wanted)
+
+        for voice in ("alloy", "marin", "VARM1", "nobody"):
+            await update(voice)
+        sound = base64.b64encode(pcm(1)[: 4 * FRAME_SAMPLES]).decode()
+        await connection.input_audio_buffer.append(audio=sound)
+        await update("VARM4")
         async with asyncio.timeout(LIMIT_S):
             async for event in connection:
                 assert event.type != "error"
-                if event.type == "session.updated":
+                if event.type in ("session.created", "session.updated"):
+                    told.append(event.session.audio.output.voice)
+                if len(told) == 6:
                     break
     await client.close()
+    assert told == ["NATF2", "NATF0", "NATF2", "VARM1", "VARM1", "VARM1"]

@@ -81,14 +81,20 @@ async def test_a_client_brings_its_own_voice(port: int) -> None:
     async with session(port, ref_audio=url) as (socket, created):
         assert created["type"] == "session.created"
         assert created["session"]["ref_audio"] == "set"
+        assert "voice" not in created["session"]["audio"]["output"]
         await socket.send(append(60))
         await until(socket, "response.done")
+        late = {"type": "session.update", "session": {"type": "realtime", "voice": "VARM0"}}
+        await socket.send(json.dumps(late))
+        refused = (await until(socket, "error"))[-1]["error"]
+        assert "voice_update" in refused["code"]
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
         ({"voice": "nobody"}, "no voice"),
+        ({"voice": "VARM0", "ref_audio": "data:audio/wav;base64,AAAA"}, "one too many"),
         ({"extra_body": {"top_p": 0.5}}, "top_p"),
         ({"ref_audio": "data:audio/wav;base64,AAAA"}, "ref_audio"),
     ],
@@ -102,7 +108,8 @@ async def test_what_cannot_be_is_refused_at_the_door(
 
 
 async def test_voice_and_role_cannot_change_once_it_listens(port: int) -> None:
-    async with session(port) as (socket, _):
+    async with session(port, voice="alloy") as (socket, created):
+        assert created["session"]["audio"]["output"]["voice"] == "NATF0"
         await socket.send(append(2))
         await until(socket, "response.listen")
         for change in ({"voice": "VARM0"}, {"instructions": "Be someone else."}):

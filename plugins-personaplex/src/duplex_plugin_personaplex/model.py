@@ -18,7 +18,7 @@ from .clip import voice_upload
 from .figures import FRAME_MS, MAX_SESSION_S, RATE
 from .sampling import SAMPLING_DEFAULTS, SAMPLING_KEYS, sampling_of
 from .utterances import PersonaPlexSessionState, UtteranceDataPlane
-from .voices import BUNDLED_VOICES, is_voice_name, own_voice
+from .voices import BUNDLED_VOICES, is_voice_name, own_voice, voices_here
 
 __all__ = ["MAX_ROLE_CHARACTERS", "PersonaPlexPlugin"]
 
@@ -52,6 +52,9 @@ class PersonaPlexPlugin(DuplexModelPlugin):
                 raise ValueError(f"{name} must be at least 1; got {options[name]}")
         if not is_voice_name(options["voice"]):
             raise ValueError(f"voice must be a name, not a path; got {options['voice']!r}")
+        self._voices = voices_here(options["voice_dir"])
+        if self._voices is not None and options["voice"] not in self._voices:
+            raise ValueError(f"voice must be one of {', '.join(self._voices)}")
         self._drifts = options["window_policy"] == "drift"
 
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
@@ -117,6 +120,12 @@ class PersonaPlexPlugin(DuplexModelPlugin):
         runtime = self._chosen(config)
         upload = config.get("ref_audio")
         if upload:
+            if config.get("voice"):
+                raise DuplexRuntimeConfigError(
+                    "invalid_duplex_runtime_config",
+                    "name a voice or bring one; both at once is one too many",
+                    param="session.ref_audio",
+                )
             loop = asyncio.get_running_loop()
             clip = await loop.run_in_executor(None, functools.partial(voice_upload, upload))
             runtime["clip"] = clip.data
@@ -131,7 +140,15 @@ class PersonaPlexPlugin(DuplexModelPlugin):
             DuplexRuntimeConfigError: a change that comes too late, or a value that cannot be.
         """
         runtime = self._chosen(config)
-        if started and runtime["voice"] != current.get("voice"):
+        if "clip" in current:
+            if config.get("voice"):
+                raise DuplexRuntimeConfigError(
+                    "voice_update_unsupported",
+                    "this session speaks with the voice that it brought",
+                    param="session.voice",
+                )
+            runtime["clip"] = current["clip"]
+        elif started and runtime["voice"] != current.get("voice"):
             raise DuplexRuntimeConfigError(
                 "voice_update_after_audio_unsupported",
                 "the voice is settled once the first audio has arrived",
@@ -143,9 +160,14 @@ class PersonaPlexPlugin(DuplexModelPlugin):
                 "the role is settled once the first audio has arrived",
                 param="session.instructions",
             )
-        if "clip" in current:
-            runtime["clip"] = current["clip"]
         return runtime
+
+    def voice_in_use(self, config: Mapping[str, Json]) -> str | None:
+        """Our name of the voice named, or of the usual one; none for one that a client brought."""
+        named = config.get("voice")
+        if named:
+            return own_voice(str(named))
+        return None if config.get("ref_audio") else str(self.options["voice"])
 
     def configure_sampling_params(
         self, *, runtime_config: Mapping[str, Json], defaults: tuple[Mapping[str, Json], ...]
@@ -173,12 +195,11 @@ class PersonaPlexPlugin(DuplexModelPlugin):
         if not asked:
             return str(self.options["voice"])
         name = own_voice(asked)
-        known = name in BUNDLED_VOICES or (self.options["voice_dir"] and is_voice_name(name))
-        if not known:
-            raise DuplexRuntimeConfigError(
-                "invalid_duplex_runtime_config",
-                f"PersonaPlex has no voice {asked!r}",
-                param="session.voice",
-                hint=f"its voices: {', '.join(BUNDLED_VOICES)}",
-            )
-        return name
+        if is_voice_name(name) and (self._voices is None or name in self._voices):
+            return name
+        raise DuplexRuntimeConfigError(
+            "invalid_duplex_runtime_config",
+            f"PersonaPlex has no voice {asked!r}",
+            param="session.voice",
+            hint=f"its voices: {', '.join(self._voices or BUNDLED_VOICES)}",
+        )

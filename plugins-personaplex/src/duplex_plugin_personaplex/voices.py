@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-__all__ = ["BUNDLED_VOICES", "DEFAULT_VOICE", "is_voice_name", "own_voice"]
+__all__ = [
+    "BUNDLED_VOICES",
+    "DEFAULT_VOICE",
+    "VOICE_FILES",
+    "is_voice_name",
+    "own_voice",
+    "voices_here",
+]
+
+VOICE_FILES = (".pt", ".wav")
+"""What a file of a voice may be: a prompt that was made, or a recording."""
 
 BUNDLED_VOICES = (
     *(f"NATF{number}" for number in range(4)),
@@ -41,3 +52,18 @@ def is_voice_name(name: str) -> bool:
 def own_voice(name: str) -> str:
     """The voice meant by a name that may be one of OpenAI's; others are returned as they are."""
     return _STOCK_NAMES.get(name, name)
+
+
+def voices_here(folder: str | None) -> tuple[str, ...] | None:
+    """The bundled voices and, sorted, those of a folder on this server.
+
+    None: the folder is not on this machine, perhaps on the worker's, which then knows the names.
+    """
+    if folder is None:
+        return BUNDLED_VOICES
+    try:
+        files = sorted(Path(folder).expanduser().iterdir())
+    except OSError:
+        return None
+    own = (file.stem for file in files if file.suffix in VOICE_FILES and is_voice_name(file.stem))
+    return tuple(dict.fromkeys((*BUNDLED_VOICES, *own)))

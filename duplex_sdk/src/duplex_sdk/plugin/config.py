@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DuplexSessionConfig"]
 
+VoiceInUse: TypeAlias = "Callable[[DuplexSessionConfig], str | None]"
+
 LISTEN_ONLY = OVERLAP_POLICIES[0]
 _NOTHING: Mapping[str, Any] = {}
 
@@ -49,7 +51,7 @@ class DuplexSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
         modalities: ``text``, ``audio`` or both, in the client's order.
         instructions: the system prompt.
         initial_user_text: opens the conversation as the user's first words.
-        voice: a name the plugin knows.
+        voice: its name; once the session is open, that of the voice really heard.
         ref_audio: reference voice, a data URL of audio.
         input_format: canonical name of the format an append has unless it says otherwise.
         input_sample_rate_hz: its rate; None: the model's own (8000 for G.711).
@@ -155,6 +157,7 @@ class DuplexSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
         context_locked: bool,
         capabilities: DuplexCapabilities,
         lenient: bool = False,
+        voice_in_use: VoiceInUse | None = None,
     ) -> DuplexSessionConfig:
         """The configuration after an update; this one stays as it is, also when it is refused.
 
@@ -167,6 +170,7 @@ class DuplexSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
             capabilities: the model's.
             lenient: as in ``from_realtime``; what is settled keeps its value instead of being
                 refused.
+            voice_in_use: the voice that the model has with a configuration; None: the one named.
 
         Raises:
             DuplexConfigError: the first problem, as in ``from_realtime``; then what cannot
@@ -174,11 +178,16 @@ class DuplexSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
         """
         defaults = _defaults(capabilities, self.profile_defaults, lenient=lenient)
         update = _Update(self, defaults, patch, "bad_event", capabilities, lenient=lenient)
-        return update.apply(running=_Settled(voice=audio_started, instructions=context_locked))
+        settled = _Settled(voice=audio_started, instructions=context_locked)
+        return update.apply(running=settled, voice_in_use=voice_in_use)
 
     def keeping(self, previous: DuplexSessionConfig, *names: str) -> DuplexSessionConfig:
         """This configuration with some fields as another one has them."""
         return msgspec.structs.replace(self, **{name: getattr(previous, name) for name in names})
+
+    def with_voice(self, name: str | None) -> DuplexSessionConfig:
+        """This configuration with the voice that is really heard."""
+        return self if name == self.voice else msgspec.structs.replace(self, voice=name)
 
     def for_model(self, name: str) -> DuplexSessionConfig:
         """This configuration with the served model filled in where the client named none."""
@@ -291,7 +300,9 @@ class _Update:
         self._reader = SessionReader(session, code=code, protocol=protocol, lenient=lenient)
         self._changes: dict[str, Any] = {}
 
-    def apply(self, *, running: _Settled | None) -> DuplexSessionConfig:
+    def apply(
+        self, *, running: _Settled | None, voice_in_use: VoiceInUse | None = None
+    ) -> DuplexSessionConfig:
         try:
             self._formats()
             detection_mentioned, param = self._turn_detection()
@@ -301,6 +312,10 @@ class _Update:
             raise DuplexConfigError(error.code, error.message, param=error.param) from None
         self._fields(fields)
         self._overlap_policy(fields, detection_mentioned, param)
+        if voice_in_use is not None:
+            # Before it is compared: two names of one voice are no change.
+            wanted = msgspec.structs.replace(self._base, **self._changes)
+            self._changes["voice"] = voice_in_use(wanted)
         if running is not None:
             self._check_settled(running)
         if not self._capabilities.supports_client_commit:

@@ -89,6 +89,19 @@ class SessionPolicy(ABC):
         """
         return current
 
+    def voice_in_use(self, config: Mapping[str, Json]) -> str | None:
+        """The voice that a session with this config really has, as its client is told of it.
+
+        For a model that knows several names for one voice, or has one for clients who name none.
+        Pure, and asked again about its own answer it answers the same. A name that means nothing
+        is given back as it is: the config hooks refuse it. By default the client's own word.
+
+        Returns:
+            A name; None: the voice has none.
+        """
+        voice: str | None = config.get("voice")
+        return voice
+
     def runtime_config_for_function_output(
         self, config: Mapping[str, Json], current: Mapping[str, Json], item: Mapping[str, Json]
     ) -> Mapping[str, Json] | None:

@@ -9,6 +9,7 @@ from duplex_sdk.plugin import DuplexConfigError, DuplexRuntimeConfigError, Duple
 from duplex_sdk.protocol.duplex import RealtimeProtocolError, SessionUpdated, UpdateSession
 
 from .effects import ConfigureInput
+from .voice import voice_in_use
 from .waiting_line import HeldStep
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class UpdateFlow:
             context_locked=state.context_locked,
             capabilities=state.capabilities,
             lenient=lenient,
+            voice_in_use=lambda config: voice_in_use(state.plugin, config, state.session_id),
         )
         private = sorted(set(candidate.extra_body) & state.plugin.private_runtime_config_keys)
         if private:

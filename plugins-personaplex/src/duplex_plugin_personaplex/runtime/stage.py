@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from duplex_sdk.audio import PcmChunk
 from duplex_sdk.stage import (
+    Json,
     LoadContext,
     StageInfo,
     StageLoadError,
@@ -58,10 +59,10 @@ class FrameStage(StageModel[Caller]):
         files = find_checkpoint(options["checkpoint"])
         plan = plan_load(files, device=device, dtype=_dtype(options["dtype"], device), slots=slots)
         context.progress(0.0, f"needs {gigabytes(plan.memory_bytes)} on {device}")
+        # The small files first: what is wrong with them is told before minutes of loading.
+        tokens = TextTokens(files.text, plan.lm_sizes.text_card)
+        voices = _voices(options, files.voices, plan.lm_sizes.dim)
         loaded = load_model(plan, context.progress)
-        tokens = TextTokens(files.text, loaded.sizes.text_card)
-        own = options.get("voice_dir")
-        voices = VoiceBank(files.voices, Path(own) if own else None, dim=loaded.sizes.dim)
         self._active = torch.zeros(slots, dtype=torch.bool, device=device)
         self._codec = BatchCodec(loaded.mimi, slots, self._active)
         self._stepper = FrameStepper(loaded.lm, slots, self._active)
@@ -165,6 +166,18 @@ class FrameStage(StageModel[Caller]):
         silence = self._heard.to(device)
         for _ in range(_WARM_UP_FRAMES):
             self._codec.decode(self._stepper.step(self._codec.encode(silence)).codes)
+
+
+def _voices(options: Mapping[str, Json], bundled: Path, dim: int) -> VoiceBank:
+    own = options.get("voice_dir")
+    voices = VoiceBank(bundled, Path(own).expanduser() if own else None, dim=dim)
+    usual = options.get("voice")
+    if usual is not None and usual not in voices.names:
+        raise StageLoadError(
+            f"there is no voice {usual!r} for callers who name none",
+            hint=f"--voice with one of: {', '.join(voices.names)}",
+        )
+    return voices
 
 
 def _is_frame(unit: _Unit) -> bool:

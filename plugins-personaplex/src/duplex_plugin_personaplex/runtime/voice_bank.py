@@ -13,7 +13,7 @@ import torch
 from duplex_sdk.audio import PcmChunk
 
 from duplex_plugin_personaplex.clip import voice_clip
-from duplex_plugin_personaplex.voices import is_voice_name
+from duplex_plugin_personaplex.voices import VOICE_FILES, is_voice_name
 
 from .errors import CheckpointError
 from .prompt import CodesVoice, ReplayVoice, Voice, check_voice
@@ -95,7 +95,7 @@ def _in_folder(folder: Path) -> dict[str, _Read]:
     return {
         path.stem: lambda path=path: (path.suffix, path.read_bytes())  # type: ignore[misc]
         for path in sorted(folder.iterdir())
-        if path.suffix in (".pt", ".wav") and is_voice_name(path.stem)
+        if path.suffix in VOICE_FILES and is_voice_name(path.stem)
     }
 
 
