@@ -232,6 +232,9 @@ class WaitingLine:
     def discard(self) -> None:
         """The session ends: nothing that waits is done."""
         self._drop_decoding()
+        if self._decoding is not None:
+            # Its outcome may never come: the shell of a session that ended waits for nothing.
+            self._decoding.held.release()
         for each in self._line:
             if isinstance(each, PendingAppend):
                 each.held.release()
