@@ -310,6 +310,26 @@ async def test_an_op_that_waits_holds_nothing_up(bench: Callable[..., Bench], na
     assert len(await subject.outcome(outcome)) == 1
 
 
+async def test_a_unit_was_accepted_before_its_stage_can_be_idle(
+    bench: Callable[..., Bench],
+) -> None:
+    subject = bench()
+    loop = asyncio.get_running_loop()
+    credit = loop.create_future()
+
+    async def submit() -> None:
+        await credit
+        # As a quick stage does: its step comes with the next turn of the loop.
+        loop.call_soon(subject.runner.stages_idle, 0)
+
+    subject.port.act["submit"] = submit
+    subject.on(CommandReceived, SubmitUnit(7, SUBMISSION))
+    subject.runner.feed(HEARTBEAT)
+    credit.set_result(None)
+    await subject.outcome(StagesIdle)
+    assert [type(item) for item in subject.session.seen[1:]] == [UnitSubmitted, StagesIdle]
+
+
 async def test_hung_decoding_is_given_up_and_its_late_result_dropped(
     bench: Callable[..., Bench],
 ) -> None:

@@ -135,6 +135,7 @@ class Flows:
             self.line.advance()
             self.lateness.look()
             self.continuations.look()
+            self.outputs.silence_watch.look()
             self.intake.settle_speech()
             if not state.followups:
                 return

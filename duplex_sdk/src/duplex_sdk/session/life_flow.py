@@ -106,6 +106,7 @@ class LifeFlow:
             self._flows.closing.deadline,
             self._held_start_until(),
             self._flows.continuations.deadline,
+            self._flows.outputs.silence_watch.deadline,
             self._notice_at if self._state.open else None,
         ):
             if at is not None and (deadline is None or at < deadline):

@@ -8,6 +8,7 @@ from duplex_sdk.plugin import ModelResult, OutputContext
 
 from .effects import Report
 from .inputs import Fault, StageFailed, StageOutputReceived, StagesIdle
+from .silence_watch import SilenceWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +61,7 @@ class OutputFlow:
         self._tools = tools
         self._continuations = continuations
         self._end_session = end_session
+        self.silence_watch = SilenceWatch(state, appends, ran_out=self._left_unended)
 
     def received(self, item: StageOutputReceived) -> None:
         """One output of one stage."""
@@ -88,6 +90,7 @@ class OutputFlow:
                     self._result_beside(beside, result, ends_turn=ends_turn)
         elif output.error is not None:
             self._error(output.error, beside)
+        self.silence_watch.heard()
 
     @staticmethod
     def _note_metrics(item: StageOutputReceived, response: Response | None) -> None:
@@ -278,6 +281,7 @@ class OutputFlow:
         if item.epoch != state.epoch or item.seq < state.sequence.seq or not state.open:
             return
         self._beside.idle()
+        self.silence_watch.idle(item)
         if response is None or state.auto_responds or self._appends.answering:
             return
         if self._continuations.enabled:
@@ -288,6 +292,11 @@ class OutputFlow:
             self._end_turn(request_id, response.turn_id)
 
     # failures
+
+    def _left_unended(self) -> None:
+        self._fail(
+            "runtime_data_plane_stream_failed", "a stage fell silent before its answer had ended"
+        )
 
     def _error(self, error: StageError, beside: Response | None = None) -> None:
         if error.scope == "event":

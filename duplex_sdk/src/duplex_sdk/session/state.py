@@ -321,7 +321,7 @@ class SessionState:
         Returns:
             What is told, and the generation it is told under.
         """
-        if config is self.effective_config:
+        if config == self.effective_config:
             return self.published, self.config_generation
         self.config_generation += 1
         generation = self.config_generation

@@ -79,9 +79,12 @@ class PendingOps:
     def run_eagerly(
         self, op: int, kind: OpKind, work: Coroutine[Any, Any, T], done: Callable[[T], Input]
     ) -> None:
-        """A coroutine that mostly has nothing to wait for."""
+        """A coroutine that mostly has nothing to wait for.
+
+        Its outcome is told before anything that the work set off can come in.
+        """
         try:
-            result = run_eagerly(work, self._services.loop)
+            result = run_eagerly(self._telling(op, work, done), self._services.loop)
         except Exception as error:
             self._settle(self._failure(op, kind, error))
             return
@@ -89,6 +92,19 @@ class PendingOps:
             self._watch(op, kind, result, done)
         else:
             self._settle(done(result))
+
+    async def _telling(
+        self, op: int, work: Coroutine[Any, Any, T], done: Callable[[T], Input]
+    ) -> T:
+        """The work, and where it had to wait, its outcome in the same turn of the loop.
+
+        A task's end is told one turn later: too late for a unit whose stage is quick, since what
+        the stage says, and that it is idle again, would be there before the unit was accepted.
+        """
+        result = await work
+        if self._finish(op):
+            self._settle(done(result))
+        return result
 
     def run_task(
         self, op: int, kind: OpKind, work: Coroutine[Any, Any, T], done: Callable[[T], Input]

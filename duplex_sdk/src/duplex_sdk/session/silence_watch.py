@@ -1,0 +1,66 @@
+"""An answer that its stage leaves without an end: it must not stay open for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .append_queue import AppendQueue
+    from .inputs import StagesIdle
+    from .state import SessionState
+
+__all__ = ["SilenceWatch"]
+
+
+class SilenceWatch:
+    """Watches an open turn-mode response of which something came when all stages were idle.
+
+    Idleness behind the newest unit ends a response. What a stage says after it, out of turn, would
+    have nothing to end it: no news of idleness is due.
+
+    Args:
+        state: the session.
+        appends: a unit to be answered brings such news.
+        ran_out: ends the response that nothing ended in time.
+    """
+
+    def __init__(
+        self, state: SessionState, appends: AppendQueue, *, ran_out: Callable[[], None]
+    ) -> None:
+        self._state = state
+        self._appends = appends
+        self._ran_out = ran_out
+        self._idle_since: tuple[int, int] | None = None
+        self._deadline: float | None = None
+
+    @property
+    def deadline(self) -> float | None:
+        """When to look again; None while an end is due by itself."""
+        return self._deadline
+
+    def idle(self, item: StagesIdle) -> None:
+        """All stages are idle behind this unit."""
+        self._idle_since = (item.epoch, item.seq)
+        self._deadline = None
+
+    def heard(self) -> None:
+        """A stage said something."""
+        if self._idle_since is not None and self._unended():
+            self._deadline = self._state.now + self._state.limits.stage_call_timeout_s
+
+    def look(self) -> None:
+        """See whether the time is over."""
+        if self._deadline is None:
+            return
+        if not self._unended():
+            self._deadline = None
+        elif self._state.now >= self._deadline:
+            self._deadline = None
+            self._ran_out()
+
+    def _unended(self) -> bool:
+        state = self._state
+        idle = self._idle_since == (state.epoch, state.sequence.seq)
+        opened = state.open and state.response is not None and not state.auto_responds
+        return idle and opened and not self._appends.answering
