@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 __all__ = ["ForeignCodeError", "contained", "describe"]
 
@@ -18,14 +18,18 @@ class ForeignCodeError(Exception):
     """Foreign code raised; the cause is what it raised."""
 
 
-def contained(call: Callable[[], T]) -> T:
-    """Call foreign code; what it prints goes to stderr, so that stdout stays ours.
+def contained(call: Callable[[], T], *, prints: TextIO | None = None) -> T:
+    """Call foreign code; what it prints goes elsewhere, so that stdout stays ours.
+
+    Args:
+        call: what to call.
+        prints: takes what it prints; None: stderr does.
 
     Raises:
         ForeignCodeError: it raised anything, ``SystemExit`` included.
         KeyboardInterrupt: the user gave up on it.
     """
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(prints or sys.stderr):
         try:
             return call()
         except KeyboardInterrupt:

@@ -41,6 +41,8 @@ def examine(
         else:
             checks = [Check("entry point", False, wrong, _repair(entry))]
         checks.append(check_dependencies(entry.requires))
+        if entry.shadowed:
+            checks.append(_versions(entry))
         subject = f"{entry.name} ({entry.distribution} {entry.version})"
         reports.append(Report(subject, tuple(checks)))
     if name is None:
@@ -92,7 +94,8 @@ def _import_checks(
     if answer["error"] is not None:
         return [Check(answer["kind"], False, answer["error"], answer["hint"])]
     needed = answer["spec"]["memory_bytes"]
-    return [*_checks(answer), *([check_memory(needed)] if here and needed else [])]
+    quiet = [_printed(answer["printed"])] if answer["printed"] else []
+    return [*_checks(answer), *quiet, *([check_memory(needed)] if here and needed else [])]
 
 
 def _checks(answer: dict[str, Any]) -> list[Check]:
@@ -109,6 +112,26 @@ def _checks(answer: dict[str, Any]) -> list[Check]:
             else None,
         ),
     ]
+
+
+def _printed(text: str) -> Check:
+    line = " ".join(text.split())
+    return Check(
+        "quiet",
+        False,
+        f"its descriptor prints {line!r}",
+        "a print at import lands in the output of every command that reads the descriptor",
+    )
+
+
+def _versions(entry: InstalledEntry) -> Check:
+    others = ", ".join(entry.shadowed)
+    return Check(
+        "one version",
+        False,
+        f"{entry.version} is used, and {others} lies on the path as well",
+        f"pip uninstall {entry.distribution} until it is gone, then install it again",
+    )
 
 
 def _repair(entry: InstalledEntry) -> str:

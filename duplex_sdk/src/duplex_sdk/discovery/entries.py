@@ -10,7 +10,7 @@ import importlib.metadata
 import importlib.util
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = [
     "HOOKS_GROUP",
@@ -39,6 +39,7 @@ class InstalledEntry:
         distribution: the distribution's name.
         version: its version.
         requires: its declared dependencies, as PEP 508 lines.
+        shadowed: other versions of the distribution that lie further back on the path.
     """
 
     name: str
@@ -47,6 +48,7 @@ class InstalledEntry:
     distribution: str
     version: str
     requires: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    shadowed: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def package(self) -> str:
@@ -72,17 +74,32 @@ class EntryProblem:
 
 def entries(group: str) -> tuple[tuple[InstalledEntry, ...], tuple[EntryProblem, ...]]:
     """The entry points of a group, sorted by name, and what could not be read. Never raises."""
-    found: list[InstalledEntry] = []
+    found: dict[str, list[InstalledEntry]] = {}
     problems: list[EntryProblem] = []
-    seen: set[str] = set()
     for distribution in importlib.metadata.distributions():
         try:
-            found.extend(_of_distribution(distribution, group, seen))
+            mine = _of_distribution(distribution, group)
         except Exception as error:  # one damaged distribution must not hide the others
             reason = f"{type(error).__name__}: {error}"
             problems.append(EntryProblem(_any_name(distribution), reason))
-    found.sort(key=lambda entry: (entry.name, entry.distribution))
-    return tuple(found), tuple(problems)
+            continue
+        if mine:
+            _add(found, mine)
+    everything = [entry for mine in found.values() for entry in mine]
+    everything.sort(key=lambda entry: (entry.name, entry.distribution))
+    return tuple(everything), tuple(problems)
+
+
+def _add(found: dict[str, list[InstalledEntry]], new: list[InstalledEntry]) -> None:
+    """Keep a distribution's entries; of one that was there already only its version counts.
+
+    An editable install may lie on the path twice; the first one is the one that imports.
+    """
+    key = re.sub(r"[-_.]+", "-", new[0].distribution).lower()
+    first = found.setdefault(key, new)
+    version = new[0].version
+    if version not in (first[0].version, *first[0].shadowed):
+        found[key] = [replace(entry, shadowed=(*entry.shadowed, version)) for entry in first]
 
 
 def trouble(entry: InstalledEntry, all_entries: Iterable[InstalledEntry] = ()) -> str | None:
@@ -103,7 +120,7 @@ def trouble(entry: InstalledEntry, all_entries: Iterable[InstalledEntry] = ()) -
 
 
 def _of_distribution(
-    distribution: importlib.metadata.Distribution, group: str, seen: set[str]
+    distribution: importlib.metadata.Distribution, group: str
 ) -> list[InstalledEntry]:
     # Most distributions have none of ours; their metadata is not worth parsing.
     text = distribution.read_text("entry_points.txt")
@@ -114,11 +131,6 @@ def _of_distribution(
         return []
     metadata = distribution.metadata
     name = metadata["Name"] or _any_name(distribution)
-    # An editable install may lie on the path twice; the first one is the one that imports.
-    key = re.sub(r"[-_.]+", "-", name).lower()
-    if key in seen:
-        return []
-    seen.add(key)
     version = metadata["Version"] or "?"
     requires = tuple(distribution.requires or ())
     return [

@@ -1,7 +1,7 @@
 """Looks at one descriptor in a fresh interpreter: ``python -m duplex_sdk.discovery.probe NAME``.
 
-Prints one JSON object. Whatever the plugin prints goes to stderr, at the level of file
-descriptors, so that nothing can get between.
+Prints one JSON object. Whatever the plugin prints is caught at the level of file descriptors, so
+that nothing can get between, and told in the object.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from typing import Any
 
 from duplex_sdk.errors import DuplexError, PluginIncompatibleError
@@ -23,6 +24,8 @@ _RUNTIMES = frozenset(
     {"jax", "moshi", "nemo", "onnxruntime", "ray", "tensorflow", "torch", "transformers", "vllm"}
 )
 
+_LONGEST = 200
+
 
 def probe(name: str) -> dict[str, Any]:
     """What importing a plugin's descriptor shows: ``error`` or its ``spec``, and ``runtimes``."""
@@ -31,7 +34,7 @@ def probe(name: str) -> dict[str, Any]:
     before = set(sys.modules)
     answer: dict[str, Any] = {"error": None, "kind": None, "hint": None, "spec": None}
     try:
-        spec = read_descriptor(find_entry(name))
+        spec = read_descriptor(find_entry(name), prints=sys.stdout)
     except DuplexError as error:
         kind = "api" if isinstance(error, PluginIncompatibleError) else "import"
         answer |= {"error": str(error), "kind": kind, "hint": error.hint}
@@ -47,10 +50,14 @@ def probe(name: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Probe the plugin that is named on the command line."""
+    """Probe the plugin that is named on the command line; ``printed`` is what it printed."""
     ours = os.dup(1)
-    os.dup2(2, 1)
-    answer = probe(sys.argv[1])
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), 1)
+        answer = probe(sys.argv[1])
+        sys.stdout.flush()
+        caught.seek(0)
+        answer["printed"] = caught.read(_LONGEST).decode(errors="replace").strip()
     with os.fdopen(ours, "w", encoding="utf-8") as out:
         json.dump(answer, out)
     # A plugin's threads or exit handlers must not keep this process from ending.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from duplex_sdk.errors import (
     DuplexError,
@@ -120,8 +120,12 @@ def require_known(name: str) -> None:
         raise _not_found(name, list(names))
 
 
-def read_descriptor(entry: InstalledEntry) -> PluginSpec:
+def read_descriptor(entry: InstalledEntry, *, prints: TextIO | None = None) -> PluginSpec:
     """Import a plugin's descriptor and check it.
+
+    Args:
+        entry: of the plugin.
+        prints: takes what the import prints; None: stderr does.
 
     Raises:
         PluginBrokenError: it cannot be imported, or is none; the cause is chained.
@@ -133,7 +137,7 @@ def read_descriptor(entry: InstalledEntry) -> PluginSpec:
     if wrong is not None:
         raise _broken(entry, wrong)
     try:
-        value = contained(entry.load)
+        value = contained(entry.load, prints=prints)
     except ForeignCodeError as error:
         cause = error.__cause__
         raise _broken(entry, f"importing {entry.value!r} failed: {error}", cause) from cause
