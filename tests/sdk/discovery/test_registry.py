@@ -80,3 +80,30 @@ def test_another_environment_tells_what_it_offers(site: Any) -> None:
 
 def test_the_environment_is_told_as_json_only(site: Any) -> None:
     assert site.run("-m", "duplex_sdk.discovery").returncode == 2
+
+
+def test_listing_fifty_plugins_imports_none_and_reads_each_once(site: Any) -> None:
+    """How long it takes is a benchmark's; what could make it slow is counted here."""
+    for number in range(50):
+        site.plugin(f"voice-{number}")
+    code = (
+        "import importlib.metadata, sys\n"
+        "found = []\n"
+        "read = importlib.metadata.PathDistribution.read_text\n"
+        "def counted(self, name):\n"
+        "    if self._path.name.startswith('duplex_plugin_voice'):\n"
+        "        found.append((self._path.name, name))\n"
+        "    return read(self, name)\n"
+        "importlib.metadata.PathDistribution.read_text = counted\n"
+        "from duplex_sdk.cli import main\n"
+        "sys.argv = ['duplex', 'plugins', 'list']\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print('counted', len(found), [m for m in sys.modules if m.startswith('fake_')])"
+    )
+    done = site.run("-c", code)
+    assert len([line for line in done.stdout.splitlines() if line.startswith("voice-")]) == 50
+    words = done.stdout.splitlines()[-1].split()
+    assert words[2] == "[]"
+    # Entry points twice, to see whether there are any and to parse them, and the metadata.
+    assert int(words[1]) <= 50 * 3

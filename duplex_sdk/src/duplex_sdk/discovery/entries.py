@@ -129,10 +129,11 @@ def _of_distribution(
     points = [point for point in distribution.entry_points if point.group == group]
     if not points:
         return []
+    # Each property of a distribution reads and parses its file again.
     metadata = distribution.metadata
     name = metadata["Name"] or _any_name(distribution)
     version = metadata["Version"] or "?"
-    requires = tuple(distribution.requires or ())
+    requires = tuple(metadata.get_all("Requires-Dist") or ())
     return [
         InstalledEntry(point.name, point.value, group, name, version, requires) for point in points
     ]

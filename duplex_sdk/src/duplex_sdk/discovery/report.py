@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["Check", "Report"]
+__all__ = ["Check", "FigureRow", "Report"]
+
+FigureRow: TypeAlias = Mapping[str, str | int | float | bool]
+"""Measured figures by name, the unit in the name: ``p50_ms``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +31,17 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Several checks of one subject."""
+    """Several checks of one subject.
+
+    Attributes:
+        subject: what was looked at.
+        checks: what came of it.
+        rows: figures, shown as a table; all rows have the same names in the same order.
+    """
 
     subject: str
     checks: tuple[Check, ...]
+    rows: tuple[FigureRow, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -39,4 +50,9 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON values."""
-        return {**asdict(self), "checks": [asdict(check) for check in self.checks], "ok": self.ok}
+        return {
+            "subject": self.subject,
+            "checks": [asdict(check) for check in self.checks],
+            "rows": [dict(row) for row in self.rows],
+            "ok": self.ok,
+        }
