@@ -362,7 +362,7 @@ class TestDeployment:
             ({"workers": "a:1"}, SECRET, "list of HOST:PORT"),
             ({"workers": ["a:1"]}, None, "worker_secret: workers elsewhere need one"),
             ({"workers": ["a:1"]}, "short", "at least 16 characters"),
-            ({"workers": ["a:1"], "backend": "inline"}, SECRET, "runs as 'inline' has none"),
+            ({"workers": ["a:1"], "backend": "inline"}, SECRET, "runs as 'inline' has no workers"),
         ],
     )
     def test_what_cannot_be_is_named(self, talker: Any, secret: str | None, says: str) -> None:

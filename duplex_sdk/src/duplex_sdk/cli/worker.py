@@ -75,12 +75,17 @@ def _bound(address: tuple[str, int]) -> socket.socket:
 
 def _serve_until_signal(listener: WorkerListener, listening: socket.socket) -> None:
     host, port = listening.getsockname()[:2]
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    threading.Thread(target=listener.serve, name="listener", daemon=True).start()
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    typer.echo(f"workers for engines that come to {place}")
-    sys.stdout.flush()
-    ended.wait()
+    # Waiting for a lock would not end when another thread is the one that gets the signal.
+    woken, waker = socket.socketpair()
+    with woken, waker:
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        threading.Thread(target=listener.serve, name="listener", daemon=True).start()
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        typer.echo(f"workers for engines that come to {place}")
+        sys.stdout.flush()
+        woken.recv(1)
+        signal.set_wakeup_fd(-1)
     listener.close()

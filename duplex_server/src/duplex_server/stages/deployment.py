@@ -131,7 +131,8 @@ class Deployment:
                 return stage.backends[0]
             allowed = (backend for backend in stage.backends if backend in _IN_WORKERS)
             wanted = next(allowed, _IN_WORKERS[0])
-            path = path if _PYTHON in self.stages.get(stage.id, {}) else f"worker_python: {path}"
+            if not {_PYTHON, _WORKERS} & self.stages.get(stage.id, {}).keys():
+                path = f"worker_python: {path}"
         if wanted not in stage.backends:
             raise StageSettingError(
                 f"{path}.backend",
