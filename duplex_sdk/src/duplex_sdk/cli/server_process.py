@@ -17,6 +17,8 @@ from duplex_sdk.errors import DuplexError
 __all__ = ["ServerProcess", "ServerStartError"]
 
 START_TIMEOUT_S = 60.0
+"""A server that has said nothing for so long will not start; one that loads models says so."""
+
 STOP_TIMEOUT_S = 15.0
 KEPT_LINES = 40
 _ADDRESS = re.compile(r"(?:https?|wss?)://127\.0\.0\.1:(\d+)")
@@ -39,6 +41,7 @@ class ServerProcess:
         self._said: deque[str] = deque(maxlen=KEPT_LINES)
         self._follower: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
+        self._patience: asyncio.Timeout | None = None
         self.url = ""
 
     @property
@@ -78,9 +81,10 @@ class ServerProcess:
         )
         self._follower = asyncio.create_task(self._follow(self._process))
         try:
-            async with asyncio.timeout(START_TIMEOUT_S):
+            async with asyncio.timeout(START_TIMEOUT_S) as self._patience:
                 await self._listening.wait()
         except BaseException as error:
+            self._patience = None
             await self._stop()
             if isinstance(error, TimeoutError):
                 raise self._silent() from error
@@ -110,6 +114,8 @@ class ServerProcess:
         async for line in process.stdout:
             text = line.decode(errors="replace").rstrip()
             self._said.append(text)
+            if self._patience is not None and not self._listening.is_set():
+                self._patience.reschedule(asyncio.get_running_loop().time() + START_TIMEOUT_S)
             if not self.url and (match := _ADDRESS.search(text)):
                 self.url = f"ws://127.0.0.1:{match.group(1)}"
                 self._listening.set()
