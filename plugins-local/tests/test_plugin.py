@@ -10,7 +10,7 @@ import pytest
 from duplex_plugin_local import plugin
 from duplex_plugin_local.echo import EchoCancelling
 from duplex_plugin_local.model import LocalPlugin
-from duplex_plugin_local.routing import RECOGNISER, REPLY, next_prompts
+from duplex_plugin_local.routing import RECOGNISER, REHEARSE, REPLY, next_prompts
 from duplex_sdk.plugin import (
     DuplexFence,
     DuplexRuntimeConfigError,
@@ -61,6 +61,9 @@ def test_units_are_80_ms(local: LocalPlugin) -> None:
         ({"llm_url": "localhost:8000", "llm_model": "m"}, "http or https"),
         ({"llm_url": "http://localhost:8000/v1"}, "needs llm_model"),
         ({"llm_model": "m"}, "llm_url says nowhere"),
+        ({"llm": "/models/small"}, "written vllm:PATH"),
+        ({"llm": "vllm:"}, "written vllm:PATH"),
+        ({"llm": "vllm:/m", "llm_url": "http://x", "llm_model": "m"}, "give one of them"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], message: str) -> None:
@@ -76,6 +79,18 @@ def test_the_endpoint_reaches_the_reply_stage_but_no_key_does() -> None:
         "llm_model": "m",
         "llm_key_env": "KEY",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [("/models/small", "/models/small"), ("small", "./small"), ("~/small", "~/small")],
+)
+def test_a_model_for_vllm_takes_the_place_of_the_reply_stage(path: str, model: str) -> None:
+    local = LocalPlugin({"llm": f"vllm:{path}"})
+    recogniser, reply, speech = local.pipeline().stages
+    assert (reply.id, reply.backends, reply.model) == (REPLY, ("vllm",), None)
+    assert reply.vllm == {"model": model}
+    assert (recogniser, speech) == LocalPlugin({}).pipeline().stages[::2]
 
 
 @pytest.mark.parametrize("body", [None, {}, {"echo_cancellation": True}, {"seed": 3}])
@@ -141,6 +156,41 @@ def test_a_turn_that_stands_in_the_conversation_already_comes_once(
     heard = StageOutput("s", "r", 0, 1, text="Hi.", end_of_turn=True)
     (prompt,) = next_prompts(heard, at_stage(local, RECOGNISER, messages=earlier))
     assert prompt.messages == (earlier[0], {"role": "user", "content": "Hi."})
+
+
+def test_a_language_model_is_given_instructions_and_the_whole_conversation() -> None:
+    local = LocalPlugin({"llm": "vllm:/m"})
+    earlier = (
+        {"role": "user", "content": [{"type": "input_audio", "transcript": "Hello."}]},
+        {"role": "assistant", "content": "Good mor"},
+    )
+    config = {"instructions": "Be brief."}
+    context = at_stage(local, RECOGNISER, messages=earlier, config=config)
+    heard = StageOutput("s", "r", 0, 1, text="Hi.", end_of_turn=True)
+    (prompt,) = local.pipeline().stage_input(heard, context)
+    system, *said = prompt.messages
+    assert system["role"] == "system"
+    assert system["content"].startswith("Be brief.\n")
+    assert said == [
+        {"role": "user", "content": "Hello."},
+        {"role": "assistant", "content": "Good mor"},
+        {"role": "user", "content": "Hi."},
+    ]
+    assert prompt.final
+
+
+def test_a_language_model_is_told_of_words_that_were_not_understood() -> None:
+    local = LocalPlugin({"llm": "vllm:/m"})
+    heard = StageOutput("s", "r", 0, 1, text="", end_of_turn=True)
+    (prompt,) = local.pipeline().stage_input(heard, at_stage(local, RECOGNISER))
+    assert "not understood" in prompt.messages[-1]["content"]
+
+
+def test_a_language_model_is_not_asked_before_the_turn_is_over() -> None:
+    local = LocalPlugin({"llm": "vllm:/m"})
+    perhaps = StageOutput("s", "r", 0, 1, text="Hi.", data={REHEARSE: True})
+    assert local.pipeline().stage_input(perhaps, at_stage(local, RECOGNISER)) == ()
+    assert len(next_prompts(perhaps, at_stage(local, RECOGNISER))) == 1
 
 
 def test_partial_transcripts_are_for_the_client_alone(local: LocalPlugin) -> None:

@@ -31,6 +31,10 @@ plugin = PluginSpec(
     voices=("heart",),
     options=(
         PluginOption(
+            "llm",
+            help="vllm:PATH: a chat model's folder, served by vLLM in a process of its own",
+        ),
+        PluginOption(
             "llm_url",
             help="OpenAI-compatible endpoint that writes the replies, such as "
             "http://127.0.0.1:11434/v1; without it built-in rules do",

@@ -18,7 +18,15 @@ from duplex_sdk.plugin import (
 from duplex_sdk.stage import Json, PipelineConfig, StageConfig, StageOutput
 
 from .echo import EchoCancelling
-from .routing import RECOGNISER, REHEARSE, REPLY, SPEECH, next_prompts, wants_text_only
+from .routing import (
+    RECOGNISER,
+    REHEARSE,
+    REPLY,
+    SPEECH,
+    next_prompts,
+    next_prompts_by_chat,
+    wants_text_only,
+)
 
 __all__ = ["INPUT_RATE", "OUTPUT_RATE", "UNIT_MS", "LocalPlugin"]
 
@@ -26,6 +34,8 @@ INPUT_RATE = 16_000
 OUTPUT_RATE = 24_000
 UNIT_MS = 80
 MAX_SESSIONS = 24
+LONGEST_REPLY = 400
+"""Tokens; about two minutes of speech."""
 VOICE = "heart"
 _ECHO_KEY = "echo_cancellation"
 # The others are the engine's own; it takes them whatever the model is.
@@ -49,6 +59,7 @@ class LocalPlugin(DuplexModelPlugin):
         """
         super().__init__(options)
         self._reply_options = _reply_options(options)
+        self._vllm_model = _vllm_model(options)
 
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
         """Turn-based; prefers to react quickly and to talk on through a short "mm-hmm"."""
@@ -79,12 +90,7 @@ class LocalPlugin(DuplexModelPlugin):
                     device="cpu",
                     memory_bytes=200 << 20,
                 ),
-                StageConfig(
-                    REPLY,
-                    f"{package}.reply_stage:ReplyStage",
-                    device="cpu",
-                    options=self._reply_options,
-                ),
+                self._reply_stage(package),
                 StageConfig(
                     SPEECH,
                     f"{package}.speech_stage:SpeechStage",
@@ -96,7 +102,25 @@ class LocalPlugin(DuplexModelPlugin):
             ),
             duplex_plugin="duplex_plugin_local.model:LocalPlugin",
             turn_requests=True,
-            stage_input=next_prompts,
+            stage_input=next_prompts if self._vllm_model is None else next_prompts_by_chat,
+        )
+
+    def _reply_stage(self, package: str) -> StageConfig:
+        if self._vllm_model is None:
+            model = f"{package}.reply_stage:ReplyStage"
+            return StageConfig(REPLY, model, device="cpu", options=self._reply_options)
+        return StageConfig(
+            REPLY,
+            backends=("vllm",),
+            options={
+                # A long talk goes on without its oldest words.
+                "at_limit": "roll_over",
+                # What a model thinks is not to be spoken; templates that know no such switch
+                # take no notice.
+                "chat_template_kwargs": {"enable_thinking": False},
+            },
+            sampling={"max_tokens": LONGEST_REPLY},
+            vllm={"model": self._vllm_model},
         )
 
     def create_session_state(self) -> DuplexModelSessionState:
@@ -162,6 +186,19 @@ class LocalPlugin(DuplexModelPlugin):
         if context.stage.id == REPLY and not rehearsed and wants_text_only(context.session.config):
             return DuplexOutputDecision("direct_response")
         return None
+
+
+def _vllm_model(options: Mapping[str, Json]) -> str | None:
+    """The folder of the model that vLLM is to serve, in a form that is plainly a path."""
+    llm = options.get("llm")
+    if llm is None:
+        return None
+    kind, _, path = str(llm).partition(":")
+    if kind != "vllm" or not path:
+        raise ValueError(f"llm is written vllm:PATH, the path of a model's folder; got {llm!r}")
+    if options.get("llm_url"):
+        raise ValueError("llm and llm_url both say where replies come from; give one of them")
+    return path if path.startswith(("/", "./", "../", "~")) else f"./{path}"
 
 
 def _reply_options(options: Mapping[str, Json]) -> dict[str, Json]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from duplex_sdk.stage import (
-    Json,
     LoadContext,
     StageError,
     StageInfo,
@@ -20,6 +19,7 @@ from duplex_sdk.stage import (
 )
 
 from .chat_endpoint import ChatEndpoint, ChatStream
+from .chat_messages import chat_messages, spoken_instructions
 from .conversation import text_of
 from .durations import spoken_duration
 from .routing import REHEARSE
@@ -31,7 +31,6 @@ POLL_MS = 20.0
 # A turn that waits for its timer keeps its response open. Longer ones are told of in a later turn.
 HOLD_S = 120.0
 APOLOGY = "Sorry, my language model did not answer."
-_STYLE = "Your answer is spoken aloud: a few short sentences, no lists, no markup."
 
 
 def _local_time() -> datetime:
@@ -90,11 +89,11 @@ class ReplyStage(StageModel[Talk]):
 
     def open(self, session: StageSession) -> Talk:
         """A session that said nothing yet."""
-        return Talk(_instructions(session.config))
+        return Talk(spoken_instructions(session.config))
 
     def update(self, state: Talk, session: StageSession) -> None:
         """Take new instructions with the next turn."""
-        state.instructions = _instructions(session.config)
+        state.instructions = spoken_instructions(session.config)
 
     def cancel(self, state: Talk, epoch: int, heard_ms: float) -> None:
         """Stop the reply; timers run on."""
@@ -127,7 +126,7 @@ class ReplyStage(StageModel[Talk]):
         state.hang_up()
         overdue = state.take_due(now)
         if self._endpoint is not None:
-            state.stream = self._endpoint.ask(_chat(state.instructions, prompt))
+            state.stream = self._endpoint.ask(chat_messages(state.instructions, prompt.messages))
             return [unit.output(text=overdue or None, again_ms=POLL_MS)]
         reply = answer(Question(_asked(prompt), prompt.messages, self._clock()))
         if reply.timer_s is not None:
@@ -170,18 +169,3 @@ def _asked(prompt: StagePrompt) -> str | None:
         return prompt.text
     last = prompt.messages[-1] if prompt.messages else {}
     return text_of(last) if last.get("role") == "user" else None
-
-
-def _instructions(config: Mapping[str, Json]) -> str:
-    given = config.get("instructions")
-    return f"{given}\n{_STYLE}" if given else f"You are a friendly voice assistant. {_STYLE}"
-
-
-def _chat(instructions: str, prompt: StagePrompt) -> list[dict[str, str]]:
-    """The conversation in the plain form that every endpoint takes."""
-    messages = [{"role": "system", "content": instructions}]
-    for message in prompt.messages:
-        role, text = str(message.get("role")), text_of(message)
-        if text and role in ("system", "user", "assistant"):
-            messages.append({"role": role, "content": text})
-    return messages

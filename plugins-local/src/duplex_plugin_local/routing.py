@@ -7,9 +7,18 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from duplex_sdk.stage import Json, StageInputContext, StageOutput, StagePrompt, sentences
 
+from .chat_messages import chat_messages, spoken_instructions
 from .conversation import text_of
 
-__all__ = ["RECOGNISER", "REHEARSE", "REPLY", "SPEECH", "next_prompts", "wants_text_only"]
+__all__ = [
+    "RECOGNISER",
+    "REHEARSE",
+    "REPLY",
+    "SPEECH",
+    "next_prompts",
+    "next_prompts_by_chat",
+    "wants_text_only",
+]
 
 RECOGNISER = "recogniser"
 REPLY = "reply"
@@ -31,6 +40,25 @@ def next_prompts(output: StageOutput, context: StageInputContext) -> Sequence[St
     if REHEARSE in output.data:
         return _first_sentence(output, context)
     return sentences(output, context)
+
+
+def next_prompts_by_chat(output: StageOutput, context: StageInputContext) -> Sequence[StagePrompt]:
+    """The same where a language model is the reply stage itself.
+
+    It is given the whole conversation with the instructions, and asked once: what might be the end
+    of a turn is not worth an answer of its.
+    """
+    prompts = next_prompts(output, context)
+    if context.stage.id != RECOGNISER:
+        return prompts
+    instructions = spoken_instructions(context.config)
+    return tuple(
+        msgspec.structs.replace(
+            prompt, text=None, messages=tuple(chat_messages(instructions, prompt.messages))
+        )
+        for prompt in prompts
+        if REHEARSE not in prompt.data
+    )
 
 
 def wants_text_only(config: Mapping[str, Json]) -> bool:
