@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+from duplex_sdk.cli.model_tools import _finish
+from duplex_sdk.discovery import Check, Report
 
 DUPLEX = Path(sys.executable).with_name("duplex")
 
@@ -35,3 +40,16 @@ def test_a_setting_without_a_value_is_wrong_usage() -> None:
     done = duplex("bench-model", "scripted", "frames")
     assert done.returncode == 2
     assert "KEY=VALUE" in done.stderr
+
+
+def test_figures_are_shown_as_a_table_that_fits_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {"batch": 4, "p50_ms": 12.345, "real_time": True}
+    report = Report("model", (Check("fast enough", True),), (row, {**row, "real_time": False}))
+    _finish(report, as_json=False)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert lines[0] == ["batch", "p50", "ms", "real", "time"]
+    assert lines[2:4] == [["4", "12.35", "yes"], ["4", "12.35", "no"]]
+    _finish(report, as_json=True)
+    assert json.loads(capsys.readouterr().out)["rows"][0] == row

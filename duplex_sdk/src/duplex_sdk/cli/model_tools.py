@@ -15,6 +15,7 @@ from .plugins import print_report
 
 if TYPE_CHECKING:
     from duplex_sdk.discovery import Report
+    from duplex_sdk.discovery.report import FigureRow
 
 __all__ = ["register"]
 
@@ -46,7 +47,7 @@ def bench_model(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time a plugin's model by batch size. Exit code 1 when one of them is not real time."""
+    """Time a plugin's model by batch size. Exit code 1 when no session runs in real time."""
     wanted = _pairs(settings or ())
     bench = _offered("duplex_bench_model", name, "times no model")
     _finish(bench(wanted), as_json=as_json)
@@ -81,6 +82,28 @@ def _finish(report: Report, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2))
     else:
+        _print_rows(report.rows)
         print_report(report)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _print_rows(rows: Sequence[FigureRow]) -> None:
+    if not rows:
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name.replace("_", " "), justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(_cell, row.values()))
+    Console(highlight=False).print(table)
+
+
+def _cell(value: str | int | float | bool) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

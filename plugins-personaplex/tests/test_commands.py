@@ -1,0 +1,80 @@
+"""The two commands of the model, as a person types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from duplex_sdk.errors import DuplexError
+from safetensors.torch import load_file, save_file
+from serving import DUPLEX
+
+from duplex_plugin_personaplex.runtime.bench import BenchRow, bench_model, sessions_in_real_time
+
+
+def duplex(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [DUPLEX, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+
+
+def test_bench_model_prints_a_table_and_writes_its_figures(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "figures.json"
+    done = duplex(
+        "bench-model", "personaplex", f"checkpoint={checkpoint}", "batches=1,2", "frames=4",
+        f"out={out}",
+    )  # fmt: skip
+    assert "sessions in real time" in done.stdout
+    heads = " ".join(done.stdout.split()[: done.stdout.split().index("1")])
+    for name in ("batch", "p50", "p99", "model", "loop", "rtf", "real", "prompt", "memory"):
+        assert name in heads
+    written = json.loads(out.read_text())
+    assert done.returncode == (0 if written["sessions_in_real_time"] else 1)
+    assert [row["batch"] for row in written["rows"]] == [1, 2]
+    assert written["machine"]["torch"]
+    for row in written["rows"]:
+        assert 0 < row["model_ms"] < row["p99_ms"]
+        assert row["rtf"] == pytest.approx(row["p50_ms"] / 80)
+        assert row["memory_gb"] > 0
+
+
+def test_verify_checkpoint_says_what_is_wrong_and_fails(tmp_path: Path, checkpoint: Path) -> None:
+    assert duplex("verify-checkpoint", "personaplex", str(checkpoint)).returncode == 0
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["emb.3.weight"].zero_()
+    save_file(weights, tmp_path / "model.safetensors")
+    done = duplex("verify-checkpoint", "personaplex", str(tmp_path), "--json")
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    wrong = [check for check in told["checks"] if not check["ok"]]
+    assert [check["name"] for check in wrong] == ["language model: values"]
+    assert "'emb.3.weight' is all zeros" in wrong[0]["detail"]
+
+
+def test_a_setting_that_does_not_exist_is_named() -> None:
+    with pytest.raises(DuplexError, match="'speed'"):
+        bench_model({"speed": "1"})
+    with pytest.raises(DuplexError, match="sizes"):
+        bench_model({"batches": "1,many"})
+
+
+def row(batch: int, p99_ms: float) -> BenchRow:
+    return BenchRow(batch, p99_ms, p99_ms, 1.0, 1.0, 1.0, 0.1, p99_ms <= 48.0, 1.0, 1.0)
+
+
+def test_sessions_in_real_time_end_at_the_first_size_that_is_too_slow() -> None:
+    assert sessions_in_real_time([row(1, 10), row(2, 20), row(4, 50), row(8, 40)]) == 2
+    assert sessions_in_real_time([row(2, 20), row(1, 10)]) == 2
+    assert sessions_in_real_time([row(1, 60)]) == 0
