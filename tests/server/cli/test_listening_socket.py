@@ -20,6 +20,14 @@ def test_accepted_sockets_bound_what_a_client_that_stops_reading_is_sent():
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 40_000
 
 
+def test_accepted_sockets_send_a_short_event_without_waiting_for_an_acknowledgement():
+    with bind_socket("127.0.0.1", 0) as listening:
+        listening.listen()
+        listening.setblocking(True)
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_nobody_can_connect_before_the_server_listens():
     with bind_socket("127.0.0.1", 0) as listening, pytest.raises(ConnectionRefusedError):
         socket.create_connection(listening.getsockname())

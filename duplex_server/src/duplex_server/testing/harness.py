@@ -127,6 +127,8 @@ class Harness:
 @asynccontextmanager
 async def _listening(app: DuplexApp | TurnApp) -> AsyncIterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
+    # As ``duplex serve`` has it.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(
         uvicorn.Config(
             app.asgi(),
