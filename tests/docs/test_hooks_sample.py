@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from duplex_sdk.cli.server_process import ServerProcess
+from duplex_sdk.cli.server_process import ServerProcess, ServerStartError
 from duplex_sdk.discovery.hookspecs import Hookspecs
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -76,6 +76,19 @@ async def test_without_its_users_file_the_sample_admits_nobody(
     monkeypatch.setenv("DUPLEX_SAMPLE_USERS", str(tmp_path / "gone.txt"))
     async with ServerProcess("--plugin", "scripted") as server:
         assert await status(server.url, "secret") == 401
+
+
+async def test_a_server_that_must_ask_the_sample_starts_with_it_only(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    required = ("--plugin", "scripted", "--authenticator", "duplex-hooks-sample")
+    monkeypatch.setenv("DUPLEX_SAMPLE_USERS", str(write_users(tmp_path, ada="secret")))
+    async with ServerProcess(*required) as server:
+        assert await status(server.url, "secret") == 101
+    (installed / "duplex_hooks_sample" / "__init__.py").write_text("import a_directory_nobody_has")
+    with pytest.raises(ServerStartError, match="a_directory_nobody_has"):
+        async with ServerProcess(*required):
+            pass
 
 
 async def test_unasked_the_sample_changes_nothing(

@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import httpx
 import pluggy
 import pytest
-from duplex_sdk.discovery import Authenticator, HookFailure, LoadedHooks, Observer, hookimpl
+from duplex_sdk.discovery import (
+    Authenticator,
+    Figure,
+    HookFailure,
+    LoadedHooks,
+    MetricsSink,
+    Observer,
+    hookimpl,
+)
 from duplex_sdk.discovery.hookspecs import Hookspecs
 from duplex_sdk.protocol.duplex import SpeechStarted
 from duplex_server.serving import ServerExtensions, find_extensions
 from duplex_server.serving.admission import Admission, AdmitsNobody
 from duplex_server.serving.auth import ApiKeys
+from duplex_server.serving.extensions import AuthenticatorMissingError
+from duplex_server.serving.metrics_sinks import MetricsSinkThreads
 from duplex_server.serving.observers import ObserverThreads
 from duplex_server.serving.traces import session_trace
 from starlette.responses import PlainTextResponse
@@ -98,6 +108,28 @@ class Breaks(Notes):
         raise SystemExit("no more")
 
 
+class Ledger(MetricsSink):
+    """Keeps what it is handed; fails as often as it is told."""
+
+    interval_s = 3600.0
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.taken: list[Sequence[Figure]] = []
+        self.called = threading.Semaphore(0)
+        self.closed = False
+
+    def take(self, figures: Sequence[Figure]) -> None:
+        self.called.release()
+        if self.failures:
+            self.failures -= 1
+            raise SystemExit("nobody is at home")
+        self.taken.append(figures)
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class Package:
     """A hook package that offers what it was made with."""
 
@@ -119,6 +151,10 @@ class Package:
     @hookimpl
     def duplex_authenticator(self) -> Any:
         return self.answer("authenticator")
+
+    @hookimpl
+    def duplex_metrics_sinks(self) -> Any:
+        return self.answer("sinks")
 
     @hookimpl
     def duplex_register_routes(self) -> Any:
@@ -219,6 +255,41 @@ def test_a_package_without_its_authenticator_leaves_the_door_shut(offer, caplog)
     found = extended(Package(authenticator=offer), Package(authenticator=Door()))
     assert isinstance(found.authenticator, AdmitsNobody)
     assert "package-0 has no authenticator" in caplog.text
+
+
+def named(name: str, *packages: Package, failures: tuple[HookFailure, ...] = ()) -> Any:
+    hooks = LoadedHooks(installed(*packages).manager, failures, ())
+    return find_extensions(hooks, {}, authenticator=name).authenticator
+
+
+def test_the_package_that_the_settings_name_admits_and_no_other():
+    second = Door()
+    found = named("package-1", Package(authenticator=Door()), Package(authenticator=second))
+    assert found is second
+        named("package-1", Package(authenticator=Door()), Package(authenticator=second)) is second
+    )
+
+
+@pytest.mark.parametrize(
+    ("packages", "reason"),
+    [
+        ([Package()], "it offers none"),
+        ([Package(authenticator=RuntimeError("no users file"))], "no users file"),
+        ([Package(authenticator=object())], "object is no Authenticator"),
+        ([], "no installed package of this name"),
+    ],
+    ids=["none", "raises", "wrong", "absent"],
+)
+def test_where_the_named_one_has_no_authenticator_there_is_no_server(packages, reason):
+    with pytest.raises(AuthenticatorMissingError, match=reason):
+        named("package-0", *packages)
+
+
+@pytest.mark.parametrize("name", ["acme-doors", "doors"])
+def test_where_the_named_one_does_not_load_there_is_no_server(name):
+    broken = HookFailure("doors", "acme-doors", "No module named 'ldap'")
+    with pytest.raises(AuthenticatorMissingError, match="No module named 'ldap'"):
+        named(name, Package(authenticator=Door()), failures=(broken,))
 
 
 # Who watches
@@ -339,3 +410,54 @@ def test_a_package_that_did_not_load_is_named_in_the_log(caplog):
     loaded = LoadedHooks(installed().manager, (HookFailure("x", "acme-x", "ImportError: y"),), ())
     assert find_extensions(loaded, {}) == ServerExtensions()
     assert "acme-x adds nothing to this server: ImportError: y" in caplog.text
+
+
+# Where the figures go
+
+
+async def test_a_sink_is_handed_the_figures_of_the_server(start_server, engine):
+    ledger = Ledger()
+    extensions = ServerExtensions(metrics_sinks=(ledger,))
+    async with start_server(engine, extensions=extensions) as server:
+        assert await upgrade_status(server.url("/v1/realtime")) == 101
+        page = (await call(server, "/metrics")).text
+        await server.app.close_sessions(1.0)
+    assert ledger.closed
+    (figures,) = ledger.taken
+    series = {line.partition(" ")[0].partition("{")[0] for line in page.splitlines()}
+    assert {figure.name for figure in figures} == {
+        name for name in series if name != "#" and not name.endswith("_created")
+    }
+    assert {figure.kind for figure in figures} == {"counter", "gauge", "histogram"}
+
+
+def test_a_sink_is_called_again_and_again():
+    ledger = Ledger()
+    ledger.interval_s = 0.001
+    threads = MetricsSinkThreads((ledger,), lambda: ())
+    for _ in range(3):
+        assert ledger.called.acquire(timeout=WAIT_S)
+    threads.close(WAIT_S)
+    assert ledger.closed
+
+
+def test_a_sink_that_fails_is_named_once_and_called_again(caplog):
+    caplog.set_level(logging.INFO)
+    ledger = Ledger(failures=3)
+    ledger.interval_s = 0.001
+    threads = MetricsSinkThreads((ledger,), lambda: ())
+    for _ in range(5):
+        assert ledger.called.acquire(timeout=WAIT_S)
+    threads.close(WAIT_S)
+    assert caplog.text.count("metrics sink Ledger failed; it is called again") == 1
+    assert caplog.text.count("metrics sink Ledger works again") == 1
+    assert ledger.taken
+
+
+def test_what_is_no_sink_is_left_out_alone(caplog):
+    hasty, good = Ledger(), Ledger()
+    hasty.interval_s = 0.1
+    found = extended(Package(sinks=[object()]), Package(sinks=[hasty]), Package(sinks=[good]))
+    assert found.metrics_sinks == (good,)
+    assert "package-0: duplex_metrics_sinks is left out" in caplog.text
+    assert "package-1: duplex_metrics_sinks is left out" in caplog.text

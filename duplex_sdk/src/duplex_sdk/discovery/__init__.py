@@ -22,16 +22,19 @@ if TYPE_CHECKING:
     from .hooks import HookAnswer, HookFailure, LoadedHooks, load_hooks
     from .hookspecs import Authenticator, Observer, hookimpl, hookspec
     from .machine import examine_machine
+    from .metrics_sink import Figure, MetricsSink
     from .other_environment import OtherEnvironment, read_environment
     from .report import Check, Report
 
 __all__ = [
     "Authenticator",
     "Check",
+    "Figure",
     "HookAnswer",
     "HookFailure",
     "InstalledPlugin",
     "LoadedHooks",
+    "MetricsSink",
     "Observer",
     "OtherEnvironment",
     "PluginList",
@@ -51,9 +54,11 @@ __all__ = [
 _LAZY = {
     "Authenticator": "hookspecs",
     "Check": "report",
+    "Figure": "metrics_sink",
     "HookAnswer": "hooks",
     "HookFailure": "hooks",
     "LoadedHooks": "hooks",
+    "MetricsSink": "metrics_sink",
     "Observer": "hookspecs",
     "OtherEnvironment": "other_environment",
     "Report": "report",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
+from .metrics_sink import MetricsSink
 from .report import Report
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ class Hookspecs:
 
         If this raises, nobody is admitted but who has a key of the settings.
         """
+
+    @hookspec
+    def duplex_metrics_sinks(self, settings: Mapping[str, Any]) -> Iterable[MetricsSink]:
+        """Return sinks that are handed the server's figures from time to time."""
+        raise NotImplementedError
 
     @hookspec
     def duplex_register_commands(self, app: Typer) -> None:

@@ -39,7 +39,9 @@ class ServingStack(ABC):
         told = resolved.settings.model_dump(
             mode="json", exclude={"worker_secret": True, "serving": {"api_keys"}}
         )
-        self.extensions = find_extensions(load_hooks(), told)
+        self.extensions = find_extensions(
+            load_hooks(), told, authenticator=resolved.settings.serving.authenticator
+        )
 
     @abstractmethod
     async def warm_up(self) -> None:

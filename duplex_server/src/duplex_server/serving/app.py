@@ -29,6 +29,7 @@ from .envelope import ConnectionEnvelope
 from .health import health_document
 from .http import DEMO_FOLDER, HttpRoutes
 from .metrics import ServingMetrics
+from .metrics_sinks import MetricsSinkThreads, figures_of
 from .observers import ObserverThreads
 from .origin import OriginRule
 from .realtime import ConnectionLimits, OmniDuplexSessionHandler
@@ -43,6 +44,7 @@ _MODE = "duplex"
 _STATIC_PREFIX = "/static/"
 _REALTIME_PATHS = ("/v1/realtime", "/v1/duplex")
 _OBSERVERS_S = 3.0
+_SINKS_S = 3.0
 
 
 class DuplexApp:
@@ -67,6 +69,9 @@ class DuplexApp:
         self.metrics = ServingMetrics()
         self._observers = ObserverThreads(options.extensions.observers)
         register_engine(omni, self.metrics.registry)
+        self._sinks = MetricsSinkThreads(
+            options.extensions.metrics_sinks, lambda: figures_of(self.metrics.registry)
+        )
         ids = ids or SecretIds()
         self._realtime = OmniDuplexSessionHandler(
             omni,
@@ -127,6 +132,7 @@ class DuplexApp:
                 await self.registry.wait_empty(timeout_s)
         await self.registry.let_go()
         await asyncio.to_thread(self._observers.close, _OBSERVERS_S)
+        await asyncio.to_thread(self._sinks.close, _SINKS_S)
 
     async def realtime(self, websocket: WebSocket) -> None:
         """The realtime routes, in both profiles."""

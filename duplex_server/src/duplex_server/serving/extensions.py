@@ -11,17 +11,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from duplex_sdk.discovery import Authenticator, LoadedHooks, Observer
+from duplex_sdk.discovery import Authenticator, HookAnswer, LoadedHooks, MetricsSink, Observer
+from duplex_sdk.errors import DuplexError
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from .admission import AdmitsNobody
 
-__all__ = ["ServerExtensions", "find_extensions"]
+__all__ = ["AuthenticatorMissingError", "ServerExtensions", "find_extensions"]
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _OURS = frozenset({"", "health", "metrics", "static", "v1"})
+_SHORTEST_INTERVAL_S = 1.0
+
+
+class AuthenticatorMissingError(DuplexError):
+    """The package that is to admit clients is not there, or does not. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +37,29 @@ class ServerExtensions:
     Attributes:
         authenticator: admits clients; None: only the keys of the settings count.
         observers: see the events of all sessions.
+        metrics_sinks: are handed the server's figures.
         routes: offered after the server's own.
     """
 
     authenticator: Authenticator | None = None
     observers: tuple[Observer, ...] = ()
+    metrics_sinks: tuple[MetricsSink, ...] = ()
     routes: tuple[BaseRoute, ...] = ()
 
 
-def find_extensions(hooks: LoadedHooks, settings: Mapping[str, Any]) -> ServerExtensions:
-    """Ask the installed packages. Never raises because of one.
+def find_extensions(
+    hooks: LoadedHooks, settings: Mapping[str, Any], *, authenticator: str | None = None
+) -> ServerExtensions:
+    """Ask the installed packages. One that fails is left out.
 
     Args:
         hooks: as loaded.
         settings: of the server, as JSON values.
+        authenticator: the package that must admit clients, by the name of its distribution or of
+            its entry point; None: the first one that offers to.
+
+    Raises:
+        AuthenticatorMissingError: the one that must does not.
     """
     for failure in hooks.failures:
         _log.error(
@@ -54,7 +69,14 @@ def find_extensions(hooks: LoadedHooks, settings: Mapping[str, Any]) -> ServerEx
         )
     observers = _each(hooks, "duplex_observers", settings, _observer)
     return ServerExtensions(
-        _authenticator(hooks, settings), tuple(observers), tuple(_routes(hooks, settings))
+        authenticator=(
+            _authenticator(hooks, settings)
+            if authenticator is None
+            else _named_authenticator(hooks, settings, authenticator)
+        ),
+        observers=tuple(observers),
+        metrics_sinks=tuple(_each(hooks, "duplex_metrics_sinks", settings, _sink)),
+        routes=tuple(_routes(hooks, settings)),
     )
 
 
@@ -62,16 +84,49 @@ def _authenticator(hooks: LoadedHooks, settings: Mapping[str, Any]) -> Authentic
     for answer in hooks.ask("duplex_authenticator", settings=settings):
         if answer.value is None and answer.failure is None:
             continue
-        reason = answer.failure
-        if reason is None and not isinstance(answer.value, Authenticator):
-            reason = f"{type(answer.value).__name__} is no Authenticator"
+        reason = _no_authenticator(answer)
         if reason is not None:
             _log.error("%s has no authenticator, nobody is admitted: %s", answer.package, reason)
             return AdmitsNobody()
-        _log.info("clients are admitted by %s", answer.package)
-        authenticator: Authenticator = answer.value
-        return authenticator
+        return _admitting(answer)
     return None
+
+
+def _named_authenticator(
+    hooks: LoadedHooks, settings: Mapping[str, Any], name: str
+) -> Authenticator:
+    """The one of a certain package, which a fault must not replace by an open door."""
+    for failed in hooks.failures:
+        if name in (failed.distribution, failed.name):
+            raise _missing(name, failed.reason)
+    for answer in hooks.ask("duplex_authenticator", settings=settings):
+        if name in (answer.package, *answer.package.split(":")):
+            reason = "it offers none" if answer == HookAnswer(answer.package, None) else None
+            reason = reason or _no_authenticator(answer)
+            if reason is not None:
+                raise _missing(name, reason)
+            return _admitting(answer)
+    raise _missing(name, "no installed package of this name has one")
+
+
+def _missing(name: str, reason: str) -> AuthenticatorMissingError:
+    return AuthenticatorMissingError(
+        f"{name} is to admit clients, and has no authenticator: {reason}",
+        hint="duplex plugins doctor",
+    )
+
+
+def _no_authenticator(answer: HookAnswer) -> str | None:
+    """Why an answer is none; None: it is one."""
+    if answer.failure is None and not isinstance(answer.value, Authenticator):
+        return f"{type(answer.value).__name__} is no Authenticator"
+    return answer.failure
+
+
+def _admitting(answer: HookAnswer) -> Authenticator:
+    _log.info("clients are admitted by %s", answer.package)
+    authenticator: Authenticator = answer.value
+    return authenticator
 
 
 def _routes(hooks: LoadedHooks, settings: Mapping[str, Any]) -> Iterator[BaseRoute]:
@@ -95,6 +150,14 @@ def _observer(package: str, observer: object) -> Observer:
     if not isinstance(observer, Observer):
         raise TypeError(f"{type(observer).__name__} is no Observer")
     return observer
+
+
+def _sink(package: str, sink: object) -> MetricsSink:
+    if not isinstance(sink, MetricsSink):
+        raise TypeError(f"{type(sink).__name__} is no MetricsSink")
+    if sink.interval_s < _SHORTEST_INTERVAL_S:
+        raise ValueError(f"an interval of {sink.interval_s:g} s is too short")
+    return sink
 
 
 def _each(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.session.ids import IdSource
@@ -15,6 +16,7 @@ from .engine_metrics import register_turn_engine
 from .health import health_document
 from .http import HttpRoutes
 from .metrics import ServingMetrics
+from .metrics_sinks import MetricsSinkThreads, figures_of
 from .origin import OriginRule
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TurnApp"]
 
 _MODE = "turn"
+_SINKS_S = 3.0
 
 
 class TurnApp:
@@ -52,6 +55,9 @@ class TurnApp:
         self._origins = OriginRule(options.allowed_origins)
         self.metrics = ServingMetrics()
         register_turn_engine(omni, self.metrics.registry)
+        self._sinks = MetricsSinkThreads(
+            options.extensions.metrics_sinks, lambda: figures_of(self.metrics.registry)
+        )
         self._http = HttpRoutes(
             (model.spec.name,),
             session_mode=_MODE,
@@ -74,7 +80,12 @@ class TurnApp:
         )
 
     async def close_sessions(self, timeout_s: float) -> None:
-        """There are none: answers under way end with the engine."""
+        """There are none: answers under way end with the engine.
+
+        Args:
+            timeout_s: longest wait for what installed packages still take.
+        """
+        await asyncio.to_thread(self._sinks.close, min(timeout_s, _SINKS_S))
 
     def asgi(self) -> Starlette:
         """The application to run."""

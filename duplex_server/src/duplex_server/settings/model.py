@@ -27,6 +27,11 @@ class ServingSettings(_Section):
     api_keys: tuple[SecretStr, ...] = Field(
         default=(), description="key a client must present; may be given several times"
     )
+    authenticator: str | None = Field(
+        default=None,
+        min_length=1,
+        description="installed package that admits clients; without it the server does not start",
+    )
     allowed_origins: tuple[str, ...] = Field(
         default=(),
         description="foreign web origin whose pages may connect; may be given several times",
