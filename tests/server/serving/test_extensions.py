@@ -266,8 +266,6 @@ def test_the_package_that_the_settings_name_admits_and_no_other():
     second = Door()
     found = named("package-1", Package(authenticator=Door()), Package(authenticator=second))
     assert found is second
-        named("package-1", Package(authenticator=Door()), Package(authenticator=second)) is second
-    )
 
 
 @pytest.mark.parametrize(
