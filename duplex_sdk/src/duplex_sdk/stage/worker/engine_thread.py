@@ -131,8 +131,14 @@ class EngineThread(HostThread):
         death.cancel()
 
     def _make(self, call: Callable[[UnitHost], None]) -> None:
-        if self._host is not None and not self._ended.is_set():
+        if self._host is None or self._ended.is_set():
+            return
+        try:
             call(self._host)
+        except Exception:
+            # Nobody knows what became of whom: a new worker does.
+            logger.exception("the host of the vllm stage broke down")
+            self._on_broken()
 
     def _pass_on(self, result: HostResult) -> None:
         try:

@@ -1,0 +1,32 @@
+"""vLLM's own processes die: who is told, and that all is well again afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from processes import descendants, eventually, is_there
+from stage_talk import Talk
+
+RESTART_S = 240.0
+
+
+async def test_the_end_of_the_engine_ends_its_sessions_and_it_is_started_again(
+    stage: Talk,
+) -> None:
+    (replica,) = stage.the_pool.replicas
+    assert replica.pid is not None
+    ours = descendants(replica.pid)
+    core = min(pid for pid, name in ours.items() if "EngineCore" in name)
+    session_id = stage.open("mourner", max_tokens=200)
+    stage.submit(session_id, 1)
+    await stage.until(lambda: bool(stage.said[session_id]))
+    ready = len(stage.ready)
+    os.kill(core, signal.SIGKILL)
+    await stage.until(lambda: session_id in stage.failed)
+    error = stage.failed[session_id]
+    assert (error.code, error.scope) == ("runtime_failed", "session")
+    assert stage.dead[-1][1] == (session_id,)
+    await eventually(lambda: not any(map(is_there, (replica.pid or 0, *ours))))
+    await stage.until(lambda: len(stage.ready) > ready, RESTART_S)
+    assert len(await stage.fresh([1, 2])) == 4
