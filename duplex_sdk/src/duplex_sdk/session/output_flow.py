@@ -9,6 +9,7 @@ from duplex_sdk.plugin import ModelResult, OutputContext
 from .effects import Report
 from .inputs import Fault, StageFailed, StageOutputReceived, StagesIdle
 from .silence_watch import SilenceWatch
+from .stage_metrics import add_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,10 +93,11 @@ class OutputFlow:
             self._error(output.error, beside)
         self.silence_watch.heard()
 
-    @staticmethod
-    def _note_metrics(item: StageOutputReceived, response: Response | None) -> None:
-        if item.metrics and response is not None:
-            response.stage_metrics[str(item.stage_id)] = item.metrics
+    def _note_metrics(self, item: StageOutputReceived, response: Response | None) -> None:
+        """What a stage did counts for the response it speaks in, else for the next one."""
+        if item.metrics:
+            total = self._state.stage_metrics if response is None else response.stage_metrics
+            add_figures(total, str(item.stage_id), item.metrics)
 
     def _note_runtime(self, output: StageOutput) -> None:
         state = self._state

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from duplex_sdk.protocol.duplex import AudioTextMark
+
+from .stage_metrics import StageMetrics
 
 if TYPE_CHECKING:
     from duplex_sdk.audio import OutputEncoder
@@ -55,7 +57,7 @@ class Response:
     spoke: bool = False
     requires_complete_audio: bool = False
     audio_complete: bool = False
-    stage_metrics: dict[str, Any] = field(default_factory=dict)
+    stage_metrics: StageMetrics = field(default_factory=dict)
     finish_reason: str = ""
 
     @property

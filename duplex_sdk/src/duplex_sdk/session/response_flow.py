@@ -76,6 +76,7 @@ class ResponseFlow:
         assert state.response is None, "a conversation has at most one response"
         response = self._new(options, bound=bound)
         state.response = response
+        response.stage_metrics, state.stage_metrics = state.stage_metrics, {}
         state.last_response_id = response.id
         state.turn_state = TurnState.ASSISTANT_GENERATING
         state.playback.open(response.id)

@@ -35,6 +35,7 @@ from .lease import DuplexLeaseConfig, DuplexLeaseState
 from .playback import PlaybackLedger
 from .reservations import ByteLedger, TurnLedger
 from .response import Response
+from .stage_metrics import StageMetrics
 from .stage_requests import StageRequests
 from .tools import ToolLedger
 from .turn_input import TurnInput
@@ -129,6 +130,7 @@ class SessionState:
         "runtime_config",
         "sequence",
         "session_id",
+        "stage_metrics",
         "stages_opened",
         "told_to_listen",
         "tools",
@@ -183,6 +185,7 @@ class SessionState:
         self._own_seed = self.ids.seed()
         self.stages_opened = False
         self.answers_since: float | None = None
+        self.stage_metrics: StageMetrics = {}
         self.detector_works = True
         self.muted = False
         self.told_to_listen = False
