@@ -23,6 +23,7 @@ from .resampling import measure_resampling
 from .session_layer import measure_session_layer
 from .socket_layer import measure_socket_layer
 from .spoken_latency import measure_spoken_latency
+from .start_up import measure_start_up
 from .worker_overhead import measure_worker_overhead
 from .workload import FULL, SMOKE, Workload
 
@@ -30,6 +31,10 @@ Part = Callable[[Workload, int], list[Figure]]
 
 PARTS: dict[str, tuple[str, Part]] = {
     "client": ("The client", lambda workload, _: measure_client_import(workload.imports)),
+    "start": (
+        "Starting to serve",
+        lambda workload, _: measure_start_up(workload.imports),
+    ),
     "session": (
         "The session layer, in process",
         lambda workload, seed: asyncio.run(measure_session_layer(workload.units, seed)),

@@ -182,9 +182,10 @@ class TestCrossing:
         packed = msgspec.msgpack.encode(made)
         assert msgspec.msgpack.decode(packed, type=StageOutput) == made
 
-    def test_the_contract_is_light_to_import(self) -> None:
+    @pytest.mark.parametrize("module", ["duplex_sdk.stage", "duplex_sdk.stage.worker"])
+    def test_the_contract_is_light_to_import(self, module: str) -> None:
         code = (
-            "import sys, duplex_sdk.stage\n"
+            f"import sys, {module}\n"
             "heavy = {'numpy', 'asyncio', 'duplex_sdk.plugin', 'duplex_sdk.session'}\n"
             "print(sorted(heavy & set(sys.modules)))"
         )

@@ -2,10 +2,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from duplex_sdk.stage import PipelineConfig, StageConfig, StageLoadError, StageSession
+from duplex_sdk.stage import (
+    LoadContext,
+    PipelineConfig,
+    StageConfig,
+    StageInfo,
+    StageLoadError,
+    StageModel,
+    StageOutput,
+    StageSession,
+    StageUnit,
+)
 from duplex_server.stages import (
     NoCreditError,
     StageCallError,
@@ -243,6 +255,33 @@ class TestStarting:
         assert seen == [0.25, 0.75, 1.0]
 
 
+class Meeting(StageModel[None]):
+    """Notes how many of its kind load at once; each gives the others time to come."""
+
+    lock = threading.Lock()
+    loading = 0
+    most = 0
+
+    def load(self, context: LoadContext) -> StageInfo:
+        kind = type(self)
+        with kind.lock:
+            kind.loading += 1
+            kind.most = max(kind.most, kind.loading)
+        for _ in range(50):
+            if kind.most > 1:
+                break
+            time.sleep(0.005)
+        with kind.lock:
+            kind.loading -= 1
+        return StageInfo()
+
+    def open(self, session: StageSession) -> None:
+        return None
+
+    def step_unit(self, unit: StageUnit[None], now: float) -> Iterable[StageOutput]:
+        return []
+
+
 class TestPipelines:
     def pipeline(self, **first: Any) -> PipelineConfig:
         model = "duplex_sdk.testing.scripted.stage:ScriptedModel"
@@ -253,7 +292,25 @@ class TestPipelines:
             )
         )
 
-    async def test_pools_start_in_order_and_answer_collective_calls(self, shop: Any) -> None:
+    @pytest.mark.parametrize(
+        ("heavy", "most"),
+        [({}, 2), ({"memory_bytes": 1}, 1), ({"device": "elsewhere:0"}, 1)],
+        ids=["light", "promised memory", "another device"],
+    )
+    async def test_only_light_stages_load_at_once(
+        self, shop: Any, heavy: dict[str, Any], most: int
+    ) -> None:
+        Meeting.loading = Meeting.most = 0
+        stages = tuple(
+            StageConfig(name, model=f"{__name__}:Meeting", **{"device": "cpu", **heavy})
+            for name in ("one", "two")
+        )
+        pools = build_pools(PipelineConfig(stages), shop.heard, output_rate=None)
+        await start_pools(pools, lambda fraction, text: None)
+        await stop_pools(pools, grace_s=1.0)
+        assert Meeting.most == most
+
+    async def test_pools_start_and_answer_collective_calls(self, shop: Any) -> None:
         pools = build_pools(self.pipeline(), shop.heard, output_rate=24_000)
         seen: list[float] = []
         await start_pools(pools, lambda fraction, text: seen.append(fraction))
@@ -265,7 +322,7 @@ class TestPipelines:
         finally:
             await stop_pools(pools, grace_s=1.0)
 
-    async def test_a_failing_stage_stops_those_before_it(self, shop: Any) -> None:
+    async def test_a_failing_stage_stops_the_others(self, shop: Any) -> None:
         broken = PipelineConfig(
             (*self.pipeline().stages[:1], StageConfig("two", model="no_such_module:Model"))
         )

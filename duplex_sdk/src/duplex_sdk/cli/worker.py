@@ -8,16 +8,16 @@ import signal
 import socket
 import sys
 import threading
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from duplex_sdk.errors import DuplexError
-from duplex_sdk.stage.worker.address import host_and_port
-from duplex_sdk.stage.worker.listener import WorkerListener
-from duplex_sdk.stage.worker.messages import SECRET_VARIABLE
 
 from .messages import print_error
+
+if TYPE_CHECKING:
+    from duplex_sdk.stage.worker.listener import WorkerListener
 
 __all__ = ["register"]
 
@@ -43,6 +43,11 @@ def worker(
     ] = "info",
 ) -> None:
     """Run stages here for servers on other machines that know $DUPLEX_WORKER_SECRET."""
+    # What lending takes is imported only by who lends: `duplex --help` stays quick.
+    from duplex_sdk.stage.worker import SECRET_VARIABLE
+    from duplex_sdk.stage.worker.address import host_and_port
+    from duplex_sdk.stage.worker.listener import WorkerListener
+
     # Not inherited: what is started here gets secrets of its own.
     secret = os.environ.pop(SECRET_VARIABLE, "")
     try:

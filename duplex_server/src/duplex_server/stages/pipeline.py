@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from duplex_sdk.stage import Json, PipelineConfig
+from duplex_sdk.stage.device import resolve_device
 
 from .deployment import Deployment
 from .listener import StageListener
@@ -76,7 +78,7 @@ def build_pools(
 
 
 async def start_pools(pools: Sequence[StagePool], progress: Progress) -> None:
-    """Load the pools in order.
+    """Load all pools: light stages at once, those that fill a device one after the other.
 
     Args:
         pools: of one pipeline.
@@ -85,17 +87,50 @@ async def start_pools(pools: Sequence[StagePool], progress: Progress) -> None:
     Raises:
         StageLoadError: one does not load; all are stopped again.
     """
-    count = len(pools)
+    parts = [0.0] * len(pools)
+
+    def part_of(index: int) -> Progress:
+        def report(fraction: float, text: str) -> None:
+            parts[index] = fraction
+            progress(sum(parts) / len(parts), text)
+
+        return report
+
+    async def load(indices: Sequence[int]) -> None:
+        for index in indices:
+            await pools[index].start(part_of(index))
+
+    heavy = [index for index, pool in enumerate(pools) if _fills_its_device(pool)]
+    rows = [heavy, *([index] for index in range(len(pools)) if index not in heavy)]
     try:
-        for index, pool in enumerate(pools):
-
-            def part(fraction: float, text: str, done: int = index) -> None:
-                progress((done + fraction) / count, text)
-
-            await pool.start(part)
+        await _all_or_none([load(row) for row in rows if row])
     except BaseException:
         await stop_pools(pools, grace_s=0.0)
         raise
+
+
+def _fills_its_device(pool: StagePool) -> bool:
+    """Whether its memory was promised, or is scarce: two that load at once might not both fit."""
+    config = pool.config
+    # A device that was named may be another machine's, so it is not looked for here.
+    device = resolve_device(None) if config.device is None else config.device
+    return config.memory_bytes > 0 or device != "cpu"
+
+
+async def _all_or_none(work: Sequence[Coroutine[None, None, None]]) -> None:
+    """Do all of it at once; the first failure calls off the rest, and is raised when that ended."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    failures = [each for each in outcomes if isinstance(each, BaseException)]
+    # One that was only called off says nothing.
+    failures.sort(key=lambda failure: isinstance(failure, asyncio.CancelledError))
+    for failure in failures:
+        raise failure
 
 
 async def stop_pools(pools: Sequence[StagePool], *, grace_s: float) -> None:

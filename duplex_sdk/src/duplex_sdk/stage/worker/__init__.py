@@ -2,7 +2,7 @@
 
 ``python -m duplex_sdk.stage.worker --connect ADDRESS`` is the worker; the other end lives in the
 server. Both speak ``messages`` in the frames of ``framing``. Importing this package loads neither
-the host nor numpy.
+numpy nor asyncio.
 """
 
 from __future__ import annotations
