@@ -11,7 +11,7 @@ HARNESS: dict[int, tuple[str, ...]] = {}
 
 OPEN: frozenset[int] = frozenset(
     {
-        *(23, 24, 25, 26, 28, 48, 50, 51, 68, 77, 78, 86, 90, 91, 92),
+        *(77, 78, 86, 90, 91, 92),
         *range(94, 117),
         119,
     }

@@ -218,8 +218,8 @@ class DuplexEngineSession:
     def lanes(self) -> Lanes:
         """What waits and what is under way, for tests and simulators."""
         line, appends = self._flows.line, self._flows.appends
-        units = tuple(append.piece for append in appends.under_way)
-        return Lanes(line.commits, line.moving_bytes, units)
+        units = tuple([append.piece for append in appends.under_way])
+        return Lanes(0 if line.empty else line.commits, line.moving_bytes, units)
 
     # the step
 

@@ -24,8 +24,17 @@ from . import (
 from .law import LAWS, Law, LawBrokenError, Tally
 from .table_step import TableWatch
 from .watch import SessionWatch
+from .watched_buffer import with_watched_buffer
 
-__all__ = ["LAWS", "Law", "LawBrokenError", "SessionWatch", "TableWatch", "Tally"]
+__all__ = [
+    "LAWS",
+    "Law",
+    "LawBrokenError",
+    "SessionWatch",
+    "TableWatch",
+    "Tally",
+    "with_watched_buffer",
+]
 
 _FILLED = (
     identity,

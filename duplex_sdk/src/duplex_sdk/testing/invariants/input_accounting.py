@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy
+
 from duplex_sdk.protocol.duplex import BargeIn, CancelInput, ClearInput, InputCleared
-from duplex_sdk.session import effects
+from duplex_sdk.session import effects, inputs
 
 from .law import law
+from .watched_buffer import WatchedBuffer
 
 if TYPE_CHECKING:
     from .step import Rest, Step
+    from .watched_buffer import BufferChange
 
 
 @law(18, "step")
@@ -77,6 +81,80 @@ def a_clear_leaves_what_came_behind_it(step: Step) -> bool:
         f"{step.after.undecoded_bytes} of {kept} bytes wait on"
     )
     return kept > 0
+
+
+@law(23, "buffer")
+def a_reservation_ends_once(change: BufferChange) -> bool:
+    """Committed, rolled back or cleared: one of them, and only one."""
+    if change.ended is None:
+        return False
+    assert change.ended == 1, f"a unit was {change.kind} after it had ended"
+    return True
+
+
+@law(23, "rest")
+def every_reservation_has_ended(rest: Rest) -> bool:
+    """None is left when nothing is under way."""
+    buffer = rest.state.model_state.audio_buffer
+    if rest.state.open:
+        assert not buffer.has_reserved(), "a unit is neither taken nor given back"
+    return isinstance(buffer, WatchedBuffer)
+
+
+@law(24, "buffer")
+def units_hold_the_oldest_bytes(change: BufferChange) -> bool:
+    """To the byte, and what was rolled back comes before all that came since."""
+    assert change.waiting[0] == change.waiting[1] or change.kind == "added", (
+        f"{change.waiting[0]} bytes wait, {change.waiting[1]} should"
+    )
+    if change.kind not in ("cut", "sealed"):
+        return False
+    assert change.seen == change.expected, "a unit holds other bytes than came first"
+    return change.again
+
+
+@law(25, "buffer")
+def units_are_taken_in_their_order(change: BufferChange) -> bool:
+    """The oldest first; to take a newer one before it is refused."""
+    assert change.order is not False, "a unit was taken before an older one"
+    assert change.refused is not False, "a newer unit can be taken before an older one"
+    return change.refused is True
+
+
+@law(26, "step", inputs.UnitSubmitted)
+def no_sample_is_heard_twice(step: Step) -> bool:
+    """What the stage takes in an epoch is the user's sound in its order."""
+    numbers = step.life.hearing.taken_in(step)
+    if numbers is None:
+        return False
+    steps = numpy.diff(numbers)
+    assert (steps > 0).all(), "a unit holds a sample twice, or an older one behind a newer"
+    last = step.life.hearing.last(step.before.epoch)
+    assert numbers[0] > last, f"sample {numbers[0]} after {last}"
+    return last >= 0
+
+
+@law(28, "step", inputs.UnitSubmitted)
+def what_the_policy_dropped_is_not_heard(step: Step) -> bool:
+    """No sample of an append that was to be dropped reaches the stage."""
+    hearing = step.life.hearing
+    numbers = hearing.taken_in(step)
+    if numbers is None or not hearing.dropped:
+        return False
+    for first, last in hearing.dropped:
+        inside = (numbers >= first) & (numbers <= last)
+        assert not inside.any(), f"samples {first} to {last} were dropped"
+    return True
+
+
+@law(28, "rest")
+def what_the_policy_kept_is_not_lost(rest: Rest) -> bool:
+    """Each kept sample was heard or waits, unless something dropped it that its client knows of."""
+    lost = rest.life.hearing.lost(rest.state)
+    if lost is None:
+        return False
+    assert not len(lost), f"{len(lost)} groups of samples are lost, from {lost[0]} on"
+    return True
 
 
 @law(27, "step", effects.SubmitUnit)

@@ -15,10 +15,18 @@ from typing import Any, Literal
 
 __all__ = ["LAWS", "Law", "LawBrokenError", "Tally", "Where", "hold", "law", "laws_for"]
 
-Where = Literal["step", "told", "rest", "table", "end"]
-"""What a law looks at: ``step``, one call of a session's ``handle`` (``Step``); ``told``, one event
-of a response (``Told``); ``rest``, a session whose client fell silent (``Rest``); ``table``, one
-call of the table's ``handle`` (``TableStep``); ``end``, the table when everybody has gone."""
+Where = Literal["step", "told", "buffer", "queue", "line", "rest", "table", "end"]
+"""What a law looks at.
+
+* ``step``: one call of a session's ``handle`` (``Step``),
+* ``told``: one event of a response (``Told``),
+* ``buffer``: one change of the plugin's buffer (``BufferChange``),
+* ``queue``: one call of its output queue (``Put``, ``Got``, ``Invalidated``, ``ReadAll``),
+* ``line``: what goes over the line to its client (``Sent``, ``Resumed``),
+* ``rest``: a session whose client fell silent (``Rest``),
+* ``table``: one call of the table's ``handle`` (``TableStep``),
+* ``end``: the table when everybody has gone (``TableEnd``).
+"""
 
 Tally = Counter[int]
 """How often each law, by its number, had something to look at."""
@@ -91,10 +99,11 @@ def hold(laws: tuple[Law, ...], subject: object, tally: Tally) -> None:
     Raises:
         LawBrokenError: the first that is broken.
     """
-    for each in laws:
-        try:
-            looked = each.check(subject)
-        except AssertionError as error:
-            raise LawBrokenError(each, str(error)) from error
-        if looked:
-            tally[each.number] += 1
+    each: Law | None = None
+    try:
+        for each in laws:
+            if each.check(subject):
+                tally[each.number] += 1
+    except AssertionError as error:
+        assert each is not None
+        raise LawBrokenError(each, str(error)) from error

@@ -160,6 +160,21 @@ def what_was_cut_never_comes_back(step: Step) -> bool:
     return looked
 
 
+@law(68, "step")
+def history_keeps_its_order(step: Step) -> bool:
+    """That of user commits and response openings, whenever words are added."""
+    if step.after.messages is step.before.messages or not step.life.ordered:
+        return False
+    places = {id(message): place for place, message in enumerate(step.after.messages)}
+    history, last = step.state.history, -1
+    for item_id in step.life.order:
+        place = places.get(id(history.message(item_id)))
+        if place is not None:
+            assert place > last, f"{item_id} has moved"
+            last = place
+    return last > 0
+
+
 @law(69, "step", ItemDeleted)
 def one_item_is_deleted(step: Step) -> bool:
     """That one, even if another says the same."""

@@ -23,15 +23,19 @@ from duplex_sdk.protocol.duplex import (
     TranscriptDelta,
     TranscriptDone,
 )
-from duplex_sdk.session import inputs
+from duplex_sdk.session import effects, inputs
 
 from .law import law
 from .response_trace import ORDER, RANK
 
 if TYPE_CHECKING:
+    from duplex_sdk.plugin import AppendPiece
+
     from .response_trace import Told
     from .step import Rest, Step
 
+_AUTO_UNITS, _TURN_UNITS = 64, 8
+_ROUNDING_S = 1e-6
 _OF_RESPONSES = (
     AudioDelta,
     AudioDone,
@@ -161,20 +165,34 @@ def a_turn_that_is_over_opens_nothing(step: Step) -> bool:
 
 @law(47, "step", ResponseCreated)
 def no_response_begins_beside_another(step: Step) -> bool:
-    """Of the messages: a function call may be told between two events of one."""
+    """Of the messages of the conversation: calls and what is said aside do not count."""
     open_id = step.before.response
-    calls = {
-        event.response_id
-        for event in step.tells(OutputItemAdded)
-        if event.item.type == "function_call"
-    }
     for event in step.tells(ResponseCreated, ResponseDone):
+        trace = step.life.traces.known(event.response_id)
+        if trace is None or trace.calls or not trace.in_conversation:
+            continue
         if type(event) is ResponseDone:
             open_id = None if event.response_id == open_id else open_id
-        elif event.response_id not in calls:
+        else:
             assert open_id is None or step.state.overflowed, f"{open_id} is still open"
             open_id = event.response_id
     return True
+
+
+@law(48, "step", inputs.UnitSubmitted)
+def a_response_is_kept_alive_so_long(step: Step) -> bool:
+    """By so many silent units and no more."""
+    item, response = step.item, step.before.response
+    assert isinstance(item, inputs.UnitSubmitted)
+    taken = step.after.seq > step.before.seq and not step.cancels
+    planned = step.life.planned
+    if not taken or response is None or planned is None or not is_silence(planned.unit):
+        return False
+    life = step.life
+    life.silences[response] += 1
+    most = _AUTO_UNITS if step.state.auto_responds else _TURN_UNITS
+    assert life.silences[response] <= most, f"{life.silences[response]} silent units"
+    return life.silences[response] == most
 
 
 @law(49, "rest")
@@ -183,3 +201,40 @@ def no_response_hangs(rest: Rest) -> bool:
     left = rest.state.response
     assert left is None or not rest.state.open, f"{left.id} waits for nothing"
     return bool(rest.life.news[ResponseCreated])
+
+
+@law(50, "step", effects.PlanAppend)
+def silence_waits_for_real_input(step: Step) -> bool:
+    """One silent unit at most is pending, and none while sound waits that streams on."""
+    silent = [effect for effect in step.asks(effects.PlanAppend) if is_silence(effect.request.unit)]
+    if not silent:
+        return False
+    pending = sum(is_silence(unit) for unit in step.after.units)
+    assert pending <= 1, f"{pending} silent units are pending"
+    if step.state.auto_responds:
+        assert not step.after.buffered_bytes, "sound waits behind silence"
+    return True
+
+
+@law(51, "step", effects.PlanAppend)
+def silence_does_not_come_in_a_burst(step: Step) -> bool:
+    """Silent units are a period apart, but for one that makes up for lost time."""
+    silent = [effect for effect in step.asks(effects.PlanAppend) if is_silence(effect.request.unit)]
+    if not silent:
+        return False
+    times = step.life.silent_at
+    times.append(step.state.now)
+    period_s = (step.state.capabilities.chunk_period_ms or 1000) / 1000
+    if len(times) < 3:
+        return False
+    passed = times[-1] - times[-3]
+    assert passed >= period_s - _ROUNDING_S, f"three silent units within {passed:.3f} s"
+    return True
+
+
+def is_silence(unit: AppendPiece) -> bool:
+    """Whether a unit was made up to keep a model going."""
+    if unit.kind != "audio" or unit.audio is None or unit.final or unit.is_speech is not False:
+        return False
+    data = unit.audio.data
+    return data.count(0) == len(data)

@@ -11,6 +11,7 @@ import msgspec
 from duplex_sdk.protocol.duplex import Commit, CreateItem, ErrorEvent
 from duplex_sdk.session import effects, inputs
 
+from .hearing import Hearing
 from .response_trace import ResponseTraces
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from duplex_sdk.session.state import SessionState
 
 __all__ = ["Life", "Rest", "Snapshot", "Step", "Unit", "ends_turn", "written"]
+
+
+_NONE: dict[str, tuple[float, float, float]] = {}
 
 
 class Snapshot(NamedTuple):
@@ -64,6 +68,7 @@ class Snapshot(NamedTuple):
         """Take one."""
         state, lanes = session.state, session.lanes()
         turn, sequence = state.turn_input, state.sequence
+        cursors = state.playback.cursors()
         return cls(
             epoch=state.epoch,
             turn_id=state.turn_id,
@@ -91,8 +96,10 @@ class Snapshot(NamedTuple):
             units=lanes.units,
             cursors={
                 name: (cursor.played_ms, cursor.committed_ms, cursor.audio_ms)
-                for name, cursor in state.playback.cursors()
-            },
+                for name, cursor in cursors
+            }
+            if cursors
+            else _NONE,
         )
 
 
@@ -220,6 +227,11 @@ class Life:
         prepared: the numbers of a unit that was never submitted.
         promoted: items that were answered after the response they waited for.
         stops: turns whose end the detector heard, in turn mode.
+        silences: silent units that each response was given.
+        silent_at: when the stage was given silent units.
+        order: items in the order of commits and openings.
+        ordered: no client put an item somewhere else.
+        hearing: what of the user's sound the model heard.
         retold: some events found no room, and may have been told again.
     """
 
@@ -247,6 +259,11 @@ class Life:
     prepared: AppendReservation | None = None
     promoted: set[str] = field(default_factory=set)
     stops: int = 0
+    silences: Counter[str] = field(default_factory=Counter)
+    silent_at: list[float] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    ordered: bool = True
+    hearing: Hearing = field(default_factory=Hearing)
     retold: bool = False
 
     @property
@@ -264,6 +281,7 @@ class Life:
 
     def take(self, step: Step) -> None:
         """A step agrees with all laws: it belongs to the past now."""
+        self.hearing.take(step)
         item = step.item
         op = getattr(item, "op", None)
         if op is not None:
@@ -273,6 +291,8 @@ class Life:
         command = step.command
         if command is not None:
             self.counts[type(command)] += 1
+            if isinstance(command, CreateItem) and command.previous_item_id is not None:
+                self.ordered = False
             if command.event_id is not None:
                 self.commands[command.event_id] = command
         for effect in step.asked:

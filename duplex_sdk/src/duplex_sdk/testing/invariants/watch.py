@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import ResponseCreated, SessionClosed
+from duplex_sdk.protocol.duplex import ItemAdded, ResponseCreated, SessionClosed
 from duplex_sdk.session import effects, inputs
 
 from .law import LawBrokenError, Tally, hold, laws_for
 from .step import Life, Rest, Snapshot, Step, written
+from .watched_buffer import WatchedBuffer
 
 if TYPE_CHECKING:
     from duplex_sdk.testing.session_lab import SessionLab
@@ -25,18 +26,24 @@ class SessionWatch:
     Args:
         lab: the session on the bench; it must have asked for nothing yet but its opening.
         tally: where it is counted how often each law had something to look at.
+        numbered: all sound that its client sends is of ``numbered_sound``.
 
     Attributes:
         broken: a law was broken; nothing can be said of the session any more.
     """
 
-    def __init__(self, lab: SessionLab, tally: Tally | None = None) -> None:
+    def __init__(
+        self, lab: SessionLab, tally: Tally | None = None, *, numbered: bool = False
+    ) -> None:
         self._lab = lab
         self._life = Life(lab.session.session_id, written(lab.session.config))
         self._before = Snapshot.of(lab.session)
         self._still = True
         self._tally: Tally = Counter() if tally is None else tally
         self.broken = False
+        self._life.hearing.traceable = numbered
+        buffer = lab.session.state.model_state.audio_buffer
+        self._buffer = buffer if isinstance(buffer, WatchedBuffer) else None
         lab.watch = self.stepped
 
     def stepped(self, item: inputs.Input, asked: tuple[effects.Effect, ...]) -> None:
@@ -50,6 +57,7 @@ class SessionWatch:
         step = Step(item, asked, self._before, after, self._still, session, life)
         try:
             self._hear(step)
+            self._look_at_buffer()
             hold(laws_for("step", step.kinds), step, self._tally)
         except LawBrokenError as error:
             self.broken = True
@@ -60,6 +68,14 @@ class SessionWatch:
         life.take(step)
         self._before = after
         self._still = session.waiting_commands == 0 and not session.moving_input_bytes
+
+    def _look_at_buffer(self) -> None:
+        """What happened to the plugin's buffer in a step, if it is a watched one."""
+        if self._buffer is not None:
+            changes, self._buffer.changes = self._buffer.changes, []
+            self._life.hearing.entered(changes)
+            for change in changes:
+                hold(laws_for("buffer", frozenset()), change, self._tally)
 
     def _hear(self, step: Step) -> None:
         """What a step told, event for event."""
@@ -76,17 +92,25 @@ class SessionWatch:
                 life.traces.take(told)
                 if type(event) is ResponseCreated:
                     self._open(step, told.trace)
+            if type(event) is ItemAdded and not event.item.id.startswith("item_resp_"):
+                life.order.append(event.item.id)
 
     def _open(self, step: Step, trace: ResponseTrace) -> None:
         """A response began: what of it no event tells."""
         trace.accepted_before = self._life.taken
-        response = step.state.response
-        if response is not None and response.id == trace.id:
-            trace.bound = response.bound
-            trace.policy = response.config.playback_commit_policy
-            if not response.in_conversation:
-                trace.in_conversation = False
-                self._life.traces.aside.append(trace)
+        state = step.state
+        response = state.response
+        if response is None or response.id != trace.id:
+            response = state.beside.get(trace.id)
+        if response is None:
+            return
+        trace.bound = response.bound
+        trace.policy = response.config.playback_commit_policy
+        trace.in_conversation = response.in_conversation
+        if response.in_conversation:
+            self._life.order.append(f"item_{trace.id}")
+        else:
+            self._life.traces.aside.append(trace)
 
     def at_rest(self) -> None:
         """Nothing is under way and the client is silent: the ledgers add up.

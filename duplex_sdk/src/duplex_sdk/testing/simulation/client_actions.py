@@ -26,11 +26,12 @@ from duplex_sdk.protocol.duplex import (
 )
 
 from .action import action
-from .talker import sound
+from .talker import recording
 
 if TYPE_CHECKING:
     from .world import World
 
+_PIECE_MS = 150
 _LENGTHS = (7, 20, 80, 130, 300, 900)
 _POSITIONS = (0, 1, 250.5, 1000, 9000)
 _PLACES = (0, 1, 2, 3)
@@ -43,10 +44,12 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
     {"metadata": {"a": 3}},
     {"conversation": "none"},
     {"conversation": "none", "input": [{"content": [{"type": "input_text", "text": "hi"}]}]},
+    {"voice": 3},
 )
 
 _CHANGES: tuple[dict[str, Any], ...] = (
     {"instructions": "other"},
+    {"id": "client-made", "instructions": "mine"},
     {"model": "no such"},
     {"turn_detection": None},
     {"turn_detection": {"type": "server_vad"}},
@@ -72,9 +75,9 @@ def _microphone(world: World, who: int, ms: int, *, loud: bool) -> None:
     talker = world.talker(who)
     left = ms
     while left > 0:
-        piece = min(left, 100)
+        piece = min(left, _PIECE_MS)
         if talker is not None:
-            talker.send(AppendAudio, audio=sound(piece, talker.rate, loud=loud))
+            talker.send(AppendAudio, audio=talker.sound(piece, loud=loud))
         world.run(piece)
         left -= piece
 
@@ -83,16 +86,14 @@ def _microphone(world: World, who: int, ms: int, *, loud: bool) -> None:
 def send_at_once(world: World, who: int, ms: int, hint: bool | None) -> None:
     """A recording, quicker than it was spoken."""
     if (talker := world.talker(who)) is not None:
-        talker.send(AppendAudio, audio=sound(ms, talker.rate), is_speech=hint)
+        talker.send(AppendAudio, audio=talker.sound(ms), is_speech=hint)
 
 
 @action(2, hint=("barge_in", "listen", "drop"))
 def speak_over(world: World, who: int, hint: str) -> None:
     """Sound with a wish of what shall become of the answer."""
     if (talker := world.talker(who)) is not None:
-        talker.lab.send(
-            AppendAudio(audio=sound(130, talker.rate), hints=_hints(overlap_action=hint))
-        )
+        talker.lab.send(AppendAudio(audio=talker.sound(130), hints=_hints(overlap_action=hint)))
 
 
 def _hints(**stated: Any) -> Any:
@@ -106,6 +107,28 @@ def commit(world: World, who: int, ask: bool | None, final: bool) -> None:
     _send(world, who, Commit, response_create=ask, final=final)
 
 
+@action(7, ms=(80, 300, 600), wait=(100, 400, 1500))
+def exchange(world: World, who: int, ms: int, wait: int) -> None:
+    """Say something, end the turn, and listen for a while."""
+    if (talker := world.talker(who)) is None:
+        return
+    talker.send(AppendAudio, audio=talker.sound(ms))
+    talker.send(Commit, response_create=True)
+    # Where the detector ends turns it needs to hear that this one is over.
+    talker.send(AppendAudio, audio=talker.sound(600, loud=False))
+    world.run(wait)
+
+
+@action(1)
+def clear_and_go_on(world: World, who: int) -> None:
+    """Commit, think better of what followed, and begin anew, all at one moment."""
+    if (talker := world.talker(who)) is not None:
+        talker.send(Commit, response_create=True)
+        talker.send(AppendAudio, audio=talker.sound(80))
+        talker.send(ClearInput)
+        talker.send(AppendAudio, audio=talker.sound(130))
+
+
 @action(1)
 def commit_silence(world: World, who: int) -> None:
     """End a turn of which the client says that there was nothing in it."""
@@ -114,8 +137,12 @@ def commit_silence(world: World, who: int) -> None:
 
 @action(4, options=_OPTIONS)
 def create(world: World, who: int, options: dict[str, Any]) -> None:
-    """Ask for an answer."""
-    _send(world, who, CreateResponse, response=options)
+    """Ask for an answer; its options say whose they are."""
+    if (talker := world.talker(who)) is None:
+        return
+    if options and isinstance(options.get("metadata", {}).get("a", ""), str):
+        options = {**options, "metadata": {"asked": str(talker.sent + 1)}}
+    talker.send(CreateResponse, response=options)
 
 
 @action(
@@ -152,7 +179,7 @@ def play(world: World, who: int, ms: int, rate: int) -> None:
     """Add an item of recorded speech."""
     part = {
         "type": "input_audio",
-        "audio": encode_base64(sound(ms, rate)),
+        "audio": encode_base64(recording(ms, rate)),
         "format": {"type": "audio/pcm", "rate": rate},
     }
     _send(world, who, CreateItem, item={"role": "user", "content": [part]})
@@ -200,7 +227,7 @@ def signal(world: World, who: int, event: str) -> None:
     _send(world, who, SignalTurn, event=event)
 
 
-@action(3, reads=(False, True))
+@action(6, reads=(False, False, True))
 def read(world: World, who: int, reads: bool) -> None:
     """Begin or stop to read events."""
     if (talker := world.talker(who)) is not None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from duplex_sdk.protocol.duplex import AppendAudio, Commit
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.stage import StageError
 
 from .action import action
-from .talker import FAILURES
+from .talker import FAILURES, HOOKS
 
 if TYPE_CHECKING:
     from .world import World
@@ -30,7 +33,7 @@ def let_go(world: World, who: int, kind: type[Any], well: bool) -> None:
         talker.let_go(kind, well=well)
 
 
-@action(2, kind=(effects.DecodeAudio, effects.PlanAppend, effects.SubmitUnit))
+@action(3, kind=tuple(FAILURES))
 def fail_next(world: World, who: int, kind: type[Any]) -> None:
     """The next work of this type fails at once."""
     talker = world.talker(who)
@@ -72,6 +75,23 @@ def stage_repeats(world: World, who: int, place: int) -> None:
 
 
 @action(1)
+def stage_confuses(world: World, who: int) -> None:
+    """The stage stamps an output of its newest request with the epoch before."""
+    talker = world.talker(who)
+    if talker is not None and talker.lab.submitted:
+        context = talker.lab.submitted[-1].context
+        fence = replace(context.fence, epoch=context.fence.epoch - 1)
+        talker.lab.stage_output(replace(context, fence=fence), text="whose", end_of_turn=True)
+
+
+@action(3, hook=HOOKS)
+def plugin_breaks(world: World, who: int, hook: str) -> None:
+    """The next call of a hook of the plugin raises."""
+    if (talker := world.talker(who)) is not None:
+        talker.break_hook(hook)
+
+
+@action(1)
 def stage_dies(world: World, who: int) -> None:
     """The worker of a session is gone."""
     if (talker := world.talker(who)) is not None:
@@ -91,6 +111,24 @@ def wait(world: World, who: int, ms: int) -> None:
     """Time passes."""
     del who
     world.run(ms)
+
+
+@action(1)
+def hang_and_sleep(world: World, who: int) -> None:
+    """Something said never reaches the stage, and nobody does anything for long."""
+    talker = world.talker(who)
+    if talker is not None:
+        talker.hold(effects.SubmitUnit)
+        talker.send(AppendAudio, audio=talker.sound(300))
+        talker.send(Commit, response_create=True)
+        world.run(70_000)
+
+
+@action(2, ms=(500, 7000, 70_000))
+def clock_jumps(world: World, who: int, ms: int) -> None:
+    """The clock moves on at once: every timer on the way fires late."""
+    del who
+    world.jump(ms)
 
 
 @action(1, ms=(15_000, 100_000))
@@ -130,6 +168,13 @@ def detach(world: World, who: int, stale: bool) -> None:
 def resume(world: World, who: int, stale: bool, twice: bool) -> None:
     """A client comes back."""
     world.resume(who, stale=stale, twice=twice)
+
+
+@action(2)
+def resume_race(world: World, who: int) -> None:
+    """Two connections want a session whose connection breaks, and an old one is late."""
+    world.detach(who, stale=False)
+    world.race(who)
 
 
 @action(1, stale=_TRUTH)

@@ -95,8 +95,11 @@ def _scripted(script: Mapping[str, Any], kind: type[Scripted] = Scripted, **sess
     return Kind(plugin, session)
 
 
-_COMMIT = {"turns": "commit"}
-_TALKS = {"turns": "native", "at": [{"ms": 500, "say": {"delay_ms": 0}}] * 3}
+_SHORT = {"answers": [{"ms": 320}]}
+"""As long as needed: every unit of an answer costs time."""
+
+_COMMIT = {"turns": "commit", **_SHORT}
+_TALKS = {"turns": "native", "at": [{"ms": 500, "say": {"delay_ms": 0, "ms": 640}}] * 3}
 _VAD = {"type": "server_vad"}
 _SUSTAINED = {
     "turn_detection": _VAD,
@@ -112,17 +115,17 @@ SCRIPTED_KINDS: Mapping[str, Kind] = {
     "ephemeral": _scripted(_COMMIT, _Forgetful),
     "uninterruptible": _scripted(_COMMIT, _Deaf),
     "limited": _scripted(_LIMITED),
-    "detector": _scripted({}, turn_detection=_VAD),
-    "detector, patient": _scripted({}, turn_detection={**_VAD, "interrupt_response": False}),
+    "detector": _scripted(_SHORT, turn_detection=_VAD),
+    "detector, patient": _scripted(_SHORT, turn_detection={**_VAD, "interrupt_response": False}),
     "early": _scripted(_COMMIT, _Early),
-    "early detector": _scripted({}, _Early, turn_detection=_VAD),
+    "early detector": _scripted(_SHORT, _Early, turn_detection=_VAD),
     "auto": _scripted(_COMMIT, auto_response=True),
-    "native": _scripted({"turns": "native", "answers": [{"delay_ms": 0}]}),
+    "native": _scripted({"turns": "native", "answers": [{"delay_ms": 0, "ms": 1200}]}),
     "native auto": _scripted(_TALKS, auto_response=True),
     "native mutes": _scripted(_TALKS, _Unstoppable, auto_response=True),
     "native detector": _scripted(_TALKS, auto_response=True, turn_detection=_VAD),
-    "sustained": _scripted({}, _Patient, **_SUSTAINED),
-    "sustained early": _scripted({"answers": [{"ms": 5000}]}, _Ears, **_SUSTAINED),
+    "sustained": _scripted(_SHORT, _Patient, **_SUSTAINED),
+    "sustained early": _scripted({"answers": [{"ms": 1600}]}, _Ears, **_SUSTAINED),
     "silent": _scripted({**_COMMIT, "answers": [None, {"ms": 300}]}),
     "tools": _scripted({**_COMMIT, "tools": {"name": "look", "turn": 1}}),
     "other rates": _scripted({**_COMMIT, "in_rate": 24_000, "out_rate": 16_000}, audio=_G711),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from duplex_sdk.protocol.duplex import (
     FunctionCallArgumentsDone,
@@ -13,7 +14,8 @@ from duplex_sdk.protocol.duplex import (
     ResponseDone,
 )
 from duplex_sdk.session import effects, inputs
-from duplex_sdk.testing.invariants import SessionWatch, Tally
+from duplex_sdk.testing.invariants import SessionWatch, Tally, with_watched_buffer
+from duplex_sdk.testing.numbered_sound import sound
 from duplex_sdk.testing.session_lab import tone
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from .kinds import Kind
 
-__all__ = ["FAILURES", "Talker", "sound"]
+__all__ = ["FAILURES", "HOOKS", "Talker", "recording"]
 
 _FAULT = inputs.Fault("runtime_append_failed", "on purpose")
 _BAD_AUDIO = inputs.Fault("bad_audio", "on purpose")
@@ -37,14 +39,25 @@ FAILURES: dict[type[Any], Callable[[Any], inputs.Input]] = {
 }
 """How each effect that takes time fails."""
 
+HOOKS = (
+    "plan_append",
+    "runtime_config_for_update",
+    "runtime_config_for_function_output",
+    "runtime_config_after_model_output",
+    "data_plane.project",
+    "data_plane.begin_request",
+    "data_plane.close_stream",
+)
+"""Hooks of a plugin that are called while a session runs."""
+
 _KNOWN = 6
 """So many of the newest items are worth naming."""
 
 
 @cache
-def sound(ms: int, rate: int, *, loud: bool = True) -> bytes:
-    """PCM16 of a tone or of silence, made once."""
-    return tone(ms, rate, level=0.3 if loud else 0.0)
+def recording(ms: int, rate: int) -> bytes:
+    """PCM16 of a tone, made once."""
+    return tone(ms, rate)
 
 
 class Talker:
@@ -71,13 +84,17 @@ class Talker:
         policy: str,
         tally: Tally | None = None,
     ) -> None:
-        self.lab = kind.lab(kind.plugin(), kind.config(policy), limits=limits, seed=seed)
+        self._plugin = with_watched_buffer(kind.plugin())
+        self._plugin.data_plane = copy(self._plugin.data_plane)
+        self.lab = kind.lab(self._plugin, kind.config(policy), limits=limits, seed=seed)
         self.rate = self.lab.capabilities.input_sample_rate_hz
-        self.watch = SessionWatch(self.lab, tally)
+        # At other rates a number might be cut in two.
+        self.watch = SessionWatch(self.lab, tally, numbered=self.rate % 4000 == 0)
         self.held: dict[type[Any], list[Any]] = {}
         self.outputs: list[inputs.StageOutputReceived] = []
         self.generation = 0
         self._commands = 0
+        self._sounds = 0
         self._watched = self.lab.watch
         self.lab.watch = self._stepped
 
@@ -87,10 +104,20 @@ class Talker:
         assert self._watched is not None
         self._watched(item, asked)
 
+    @property
+    def sent(self) -> int:
+        """How many commands it has sent."""
+        return self._commands
+
     def send(self, command: type[RealtimeCommand], **fields: Any) -> None:
         """A command, with an id of its own."""
         self._commands += 1
         self.lab.send(command(event_id=f"c{self._commands}", **fields))
+
+    def sound(self, ms: int, *, loud: bool = True) -> bytes:
+        """PCM16 of what it says next, or of a silence; every sample tells which one it is."""
+        samples, self._sounds = sound(self._sounds, ms, self.rate, loud=loud)
+        return samples
 
     def item(self, place: int) -> str:
         """The id of one of the newest items it knows; 0 is none it knows."""
@@ -105,6 +132,19 @@ class Talker:
         return made[-1] if made else "call_none"
 
     # what its shell does to it
+
+    def break_hook(self, hook: str) -> None:
+        """Let the next call of a hook of its plugin raise."""
+        owner, _, name = hook.rpartition(".")
+        holder = vars(self._plugin.data_plane if owner else self._plugin)
+        if name in holder:
+            return
+
+        def broken(*_: Any, **__: Any) -> NoReturn:
+            del holder[name]
+            raise RuntimeError("on purpose")
+
+        holder[name] = broken
 
     def hold(self, kind: type[Any]) -> None:
         """Keep effects of this type back from now on."""

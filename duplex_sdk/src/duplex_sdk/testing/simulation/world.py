@@ -146,6 +146,13 @@ class World:
         for _ in range(1 + twice):
             self._tell(ResumeAsked(control, self._ids[who], expected))
 
+    def race(self, who: int) -> None:
+        """Two that know the same generation resume, one asks again, one thinks it was detached."""
+        expected, first, second = self._generation(who), self._control(), self._control()
+        for control in (first, second, first):
+            self._tell(ResumeAsked(control, self._ids[who], expected))
+        self._tell(DetachAsked(self._control(), self._ids[who], expected))
+
     def touch(self, who: int, *, stale: bool) -> None:
         """Show interest."""
         expected = self._generation(who) - 1 if stale else None
@@ -175,6 +182,13 @@ class World:
         if self._wake_at is not None and self._wake_at <= self.now:
             self._wake_at = None
             self._tell(Ticked())
+
+    def jump(self, ms: float) -> None:
+        """The clock of everybody moves on at once."""
+        for talker in self._talkers.values():
+            talker.lab.now += ms / 1000
+        self.now += ms / 1000
+        self.run(0)
 
     # the table's shell
 

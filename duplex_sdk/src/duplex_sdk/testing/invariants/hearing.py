@@ -1,0 +1,160 @@
+"""Which of a user's samples were kept, dropped and heard, by the numbers that they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy
+
+from duplex_sdk.protocol.duplex import (
+    CreateItem,
+    ErrorEvent,
+    InputCleared,
+    InputCommitted,
+    OverlapDecision,
+    ResponseDone,
+    SessionUpdated,
+)
+from duplex_sdk.session import effects, inputs
+from duplex_sdk.testing.numbered_sound import numbers_of
+
+from .watched_buffer import WatchedBuffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from duplex_sdk.plugin import AppendPiece
+    from duplex_sdk.session.state import SessionState
+
+    from .step import Step
+    from .watched_buffer import BufferChange
+
+    Numbers = numpy.typing.NDArray[numpy.int64]
+
+__all__ = ["Hearing"]
+
+_FORGETS = (InputCleared, ErrorEvent)
+
+
+def _of(piece: AppendPiece) -> Numbers | None:
+    """The numbers in a piece without what was added to it; None: nobody said it."""
+    audio = piece.audio
+    if audio is None or piece.kind != "audio":
+        return None
+    data = audio.data[: len(audio.data) - 4 * piece.padding]
+    if data.count(0) == len(data):
+        return None
+    return numbers_of(data)
+
+
+@dataclass(slots=True)
+class Hearing:
+    """The user's sound on its way.
+
+    Attributes:
+        traceable: every sample carries its number.
+        dropped: stretches that the overlap policy dropped.
+        kept: what the buffer took since something was dropped in the open.
+        heard: what the stage took, whenever that was, and silence that a commit left out.
+    """
+
+    traceable: bool = False
+    dropped: list[tuple[int, int]] = field(default_factory=list)
+    kept: list[Numbers] = field(default_factory=list)
+    heard: list[Numbers] = field(default_factory=list)
+    _last: dict[int, int] = field(default_factory=dict)
+
+    def taken_in(self, step: Step) -> Numbers | None:
+        """What of the user the stage took with this step; None: nothing."""
+        item, planned = step.item, step.life.planned
+        if not self.traceable or planned is None or type(item) is not inputs.UnitSubmitted:
+            return None
+        unit = step.life.units.get(item.op)
+        taken = item.fault is None and unit is not None and unit.epoch == step.before.epoch
+        if not taken or step.before.phase != "open":
+            return None
+        return _of(planned.unit)
+
+    def last(self, epoch: int) -> int:
+        """The newest number heard in an epoch; -1: none."""
+        return self._last.get(epoch, -1)
+
+    def entered(self, changes: Iterable[BufferChange]) -> None:
+        """The buffer took something in."""
+        for change in changes:
+            if not self.traceable:
+                return
+            if change.kind == "added" and change.piece is not None:
+                numbers = _of(change.piece)
+                if numbers is not None:
+                    self.kept.append(numbers)
+            elif change.kind == "sealed" and change.piece is None and change.expected:
+                # Nothing but silence was left: it ends where the turn ends.
+                self.heard.append(numbers_of(change.expected))
+
+    def take(self, step: Step) -> None:
+        """A step agrees with all laws."""
+        if not self.traceable:
+            return
+        command = step.command
+        if isinstance(command, CreateItem) or self._resamples(step):
+            # Sound of another kind may lie among it now.
+            self.traceable = False
+            return
+        numbers = self.taken_in(step)
+        if numbers is not None:
+            self.heard.append(numbers)
+            self._last[step.before.epoch] = int(numbers[-1])
+        self._take_decision(step)
+        if self._forgets(step):
+            self.kept.clear()
+
+    @staticmethod
+    def _resamples(step: Step) -> bool:
+        config = step.after.config
+        rate = config.input_sample_rate_hz
+        native = step.state.capabilities.input_sample_rate_hz
+        return bool(step.tells(SessionUpdated)) and rate not in (None, native)
+
+    def _take_decision(self, step: Step) -> None:
+        item = step.item
+        if type(item) is not inputs.AudioDecoded or item.audio is None:
+            return
+        for decision in step.tells(OverlapDecision):
+            kept = decision.metadata.get("buffer_audio")
+            # Silence may yet become the beginning of an utterance.
+            if not kept and decision.reason != "silence_or_noise":
+                numbers = numbers_of(item.audio.data)
+                self.dropped.append((int(numbers[0]), int(numbers[-1])))
+
+    @staticmethod
+    def _forgets(step: Step) -> bool:
+        """Whether something was dropped that its client knows of."""
+        if step.tells(*_FORGETS) or step.asks(effects.TellLag) or step.after.phase != "open":
+            return True
+        # What was to be answered goes with its response.
+        if any(each.response.status != "completed" for each in step.tells(ResponseDone)):
+            return True
+        flags = ("overlap_ack", "is_speech")
+        return any(
+            name in (event.event or {}) for event in step.tells(InputCommitted) for name in flags
+        )
+
+    def lost(self, state: SessionState) -> Numbers | None:
+        """What was kept and is neither heard nor waiting; None: that cannot be known."""
+        buffer = state.model_state.audio_buffer
+        if not self.traceable or not self.kept or not isinstance(buffer, WatchedBuffer):
+            return None
+        if not state.open:
+            return None
+        turn = state.turn_input
+        waiting = [_of(each.piece) for each in (*turn.retained, *turn.early)]
+        waiting += [numbers_of(buffer.waiting)]
+        waiting += [numbers_of(each.data) for each in buffer.reserved]
+        there = _joined([*self.heard, *(each for each in waiting if each is not None)])
+        return numpy.setdiff1d(_joined(self.kept), there)
+
+
+def _joined(parts: Sequence[Numbers]) -> Numbers:
+    return numpy.concatenate(parts) if parts else numpy.zeros(0, numpy.int64)
