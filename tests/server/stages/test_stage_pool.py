@@ -294,12 +294,18 @@ class TestPipelines:
 
     @pytest.mark.parametrize(
         ("heavy", "most"),
-        [({}, 2), ({"memory_bytes": 1}, 1), ({"device": "elsewhere:0"}, 1)],
-        ids=["light", "promised memory", "another device"],
+        [
+            ({}, 2),
+            ({"memory_bytes": 400}, 2),
+            ({"memory_bytes": 600}, 1),
+            ({"memory_bytes": 300, "replicas": 2}, 1),
+            ({"device": "elsewhere:0"}, 1),
+        ],
     )
-    async def test_only_light_stages_load_at_once(
-        self, shop: Any, heavy: dict[str, Any], most: int
+    async def test_only_what_main_memory_holds_together_loads_at_once(
+        self, shop: Any, monkeypatch: pytest.MonkeyPatch, heavy: dict[str, Any], most: int
     ) -> None:
+        monkeypatch.setattr("duplex_server.stages.pipeline.free_memory", lambda device: 1000)
         Meeting.loading = Meeting.most = 0
         stages = tuple(
             StageConfig(name, model=f"{__name__}:Meeting", **{"device": "cpu", **heavy})

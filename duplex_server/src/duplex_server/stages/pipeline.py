@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from duplex_sdk.stage import Json, PipelineConfig
-from duplex_sdk.stage.device import resolve_device
+from duplex_sdk.stage.device import free_memory, resolve_device
 
 from .deployment import Deployment
 from .listener import StageListener
@@ -18,6 +18,7 @@ from .replica import Progress
 __all__ = ["build_pools", "call_pools", "start_pools", "stop_pools"]
 
 STAGE_CALL_TIMEOUT_S = 30.0
+_CPU = "cpu"
 
 
 def build_pools(
@@ -78,7 +79,7 @@ def build_pools(
 
 
 async def start_pools(pools: Sequence[StagePool], progress: Progress) -> None:
-    """Load all pools: light stages at once, those that fill a device one after the other.
+    """Load all pools: at once where main memory holds them all, else one after the other.
 
     Args:
         pools: of one pipeline.
@@ -100,7 +101,7 @@ async def start_pools(pools: Sequence[StagePool], progress: Progress) -> None:
         for index in indices:
             await pools[index].start(part_of(index))
 
-    heavy = [index for index, pool in enumerate(pools) if _fills_its_device(pool)]
+    heavy = _one_after_the_other(pools)
     rows = [heavy, *([index] for index in range(len(pools)) if index not in heavy)]
     try:
         await _all_or_none([load(row) for row in rows if row])
@@ -109,12 +110,18 @@ async def start_pools(pools: Sequence[StagePool], progress: Progress) -> None:
         raise
 
 
-def _fills_its_device(pool: StagePool) -> bool:
-    """Whether its memory was promised, or is scarce: two that load at once might not both fit."""
-    config = pool.config
-    # A device that was named may be another machine's, so it is not looked for here.
-    device = resolve_device(None) if config.device is None else config.device
-    return config.memory_bytes > 0 or device != "cpu"
+def _one_after_the_other(pools: Sequence[StagePool]) -> list[int]:
+    """Those that must not load at once: each looks for its own memory only when it is its turn."""
+    needs = {
+        index: pool.config.memory_bytes * pool.config.replicas
+        for index, pool in enumerate(pools)
+        # A device that was named may be another machine's, so it is not looked for here.
+        if (pool.config.device or resolve_device(None)) == _CPU
+    }
+    free = free_memory(_CPU)
+    if free is not None and sum(needs.values()) <= free:
+        return [index for index in range(len(pools)) if index not in needs]
+    return [index for index in range(len(pools)) if needs.get(index) != 0]
 
 
 async def _all_or_none(work: Sequence[Coroutine[None, None, None]]) -> None:
