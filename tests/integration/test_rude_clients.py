@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+from duplex_sdk.testing.counter_audio import CounterAudio
 from duplex_server.testing import Harness, RunningServer
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -21,7 +23,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 SLOTS = 3
 UNIT = base64.b64encode(bytes(3840)).decode()
 APPEND = json.dumps({"type": "input_audio_buffer.append", "audio": UNIT})
-ROUNDS = int(os.environ.get("DUPLEX_RUDE_ROUNDS", "30"))
+SHORT_ANSWER = {"text": "yes", "ms": 200, "delay_ms": 0}
 LONG_ANSWER = {"text": "and so on", "ms": 60_000, "words": False, "delay_ms": 0}
 
 
@@ -149,16 +151,42 @@ async def manual_turns(client: ClientConnection) -> None:
     await client.send(json.dumps({"type": "session.update", "session": update}))
 
 
-async def test_rude_sessions_leave_no_slot_taken_and_disturb_nobody(caplog) -> None:
-    async with server_with({"disconnect_grace_s": 0.1}) as server:
+async def listening(client: ClientConnection) -> list[int]:
+    """Ask for a long answer and hear it until it is cancelled; the places of its audio."""
+    await client.send(APPEND)
+    await client.send('{"type":"input_audio_buffer.commit"}')
+    await client.send('{"type":"response.create"}')
+    heard = b""
+    while True:
+        event = json.loads(await client.recv())
+        assert event["type"] not in ("error", "session.closed"), event
+        if event["type"] == "response.output_audio.delta":
+            heard += base64.b64decode(event["delta"])
+        elif event["type"] == "response.done":
+            assert event["response"]["status"] == "cancelled"
+            return [block.index for block in CounterAudio(24_000).read(heard)]
+
+
+@pytest.mark.parametrize("rounds", [30, pytest.param(200, marks=pytest.mark.slow)])
+async def test_b08_rude_sessions_leave_no_slot_taken_and_disturb_nobody(
+    caplog: pytest.LogCaptureFixture, rounds: int
+) -> None:
+    endless = LONG_ANSWER | {"ms": 3_600_000}
+    script = {"turns": "commit", "answers": [endless, SHORT_ANSWER]}
+    async with server_with({"disconnect_grace_s": 0.1}, **script) as server:
         healthy = await announced(server)
         await manual_turns(healthy)
-        for round_number in range(ROUNDS):
+        ear = asyncio.create_task(listening(healthy))
+        for round_number in range(rounds):
             path = "/v1/realtime" if round_number % 2 else "/v1/duplex?model=scripted"
             victim = await announced(server, path)
             await RUDE[round_number % len(RUDE)](victim)
             await victim.close()
         await slots_fall_to(server, 1)
+        await healthy.send('{"type":"response.cancel"}')
+        places = await ear
+        assert len(places) > 20
+        assert places == [*range(len(places))], "something of the healthy one's answer is missing"
         assert await one_turn(healthy) == "completed"
         await healthy.close()
         await slots_fall_to(server, 0)
