@@ -57,7 +57,7 @@ class SlowStage:
         ]
 
 
-def test_a_model_at_a_tenth_over_its_period_drops_silence_and_never_lags_more() -> None:
+def test_b19_a_model_at_a_tenth_over_its_period_drops_silence_and_never_lags_more() -> None:
     stage = SlowStage("skip_silence", 1.1 * UNIT_MS)
     stage.listen(60_000, level=0.0, is_speech=False)
     assert sum(each["dropped"] for each in stage.news) >= 50
