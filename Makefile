@@ -78,7 +78,9 @@ test-scaffold: plugins-personaplex/.venv/.installed ## new projects that need to
 	tests/scaffold/test_generated_projects.py
 
 verify-gpu: plugins-$(PLUGIN)/.venv/.installed ## a released model on this GPU: PLUGIN=NAME CHECKPOINT=DIR
+	@test -n "$(CHECKPOINT)" || { echo "say which: CHECKPOINT=DIR, or its hub id"; exit 2; }
 	cd plugins-$(PLUGIN) && HF_HUB_OFFLINE=0 DUPLEX_CHECKPOINT="$(CHECKPOINT)" \
+	DUPLEX_DEVICE="$(DEVICE)" DUPLEX_SECONDS="$(SECONDS)" \
 	DUPLEX_RESULT="$(CURDIR)/out/verify-gpu-$(PLUGIN).json" \
 	.venv/bin/python -m pytest -m gpu -rs
 

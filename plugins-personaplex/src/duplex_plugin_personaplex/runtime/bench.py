@@ -29,9 +29,10 @@ from duplex_sdk.stage.host import StageHost
 from duplex_plugin_personaplex.figures import FRAME_MS, FRAME_SAMPLES, RATE
 from duplex_plugin_personaplex.sampling import SAMPLING_DEFAULTS
 
+from .errors import TooLittleMemoryError
 from .stage import FrameStage
 
-__all__ = ["BenchRow", "bench_model", "measure", "sessions_in_real_time"]
+__all__ = ["BenchRow", "bench_model", "measure", "measure_sizes", "sessions_in_real_time"]
 
 REAL_TIME_SHARE = 0.6
 """A p99 up to this share of a frame counts as real time: the rest is for everything else."""
@@ -95,7 +96,7 @@ def bench_model(arguments: Mapping[str, Any]) -> Report:
             hint=f"it knows {', '.join(_DEFAULTS)}",
         )
     options = {**_DEFAULTS, **arguments}
-    rows = [measure(options, size) for size in _batches(str(options["batches"]))]
+    rows, left_out = measure_sizes(options, _batches(str(options["batches"])))
     taken_on = machine(_device(options))
     sessions = sessions_in_real_time(rows)
     if options["out"]:
@@ -112,8 +113,28 @@ def bench_model(arguments: Mapping[str, Any]) -> Report:
         sessions > 0,
         f"{sessions}; of the sizes tried, the largest whose p99 is at most"
         f" {REAL_TIME_SHARE:.0%} of {FRAME_MS} ms",
+        left_out,
     )
     return Report(f"personaplex on {taken_on['device']}", (check,), tuple(map(asdict, rows)))
+
+
+def measure_sizes(
+    options: Mapping[str, Any], sizes: Sequence[int]
+) -> tuple[list[BenchRow], str | None]:
+    """Figures of one batch size after the other, as far as memory goes; then what did not fit.
+
+    Raises:
+        TooLittleMemoryError: not even the first fits.
+    """
+    rows: list[BenchRow] = []
+    for size in sizes:
+        try:
+            rows.append(measure(options, size))
+        except TooLittleMemoryError as error:
+            if not rows:
+                raise
+            return rows, f"left out: {error}"
+    return rows, None
 
 
 def sessions_in_real_time(rows: Sequence[BenchRow]) -> int:

@@ -16,9 +16,18 @@ from .sizes import AGENT_CODES, LmSizes, MimiSizes, lm_sizes, mimi_sizes, read_o
 from .source import CheckpointFiles
 from .weights import read_tensors
 
-__all__ = ["LoadedModel", "Plan", "load_model", "mimi_manifest", "plan_load"]
+__all__ = [
+    "LoadedModel",
+    "Plan",
+    "load_model",
+    "mimi_manifest",
+    "plan_load",
+    "weights_dtype",
+]
 
 Progress = Callable[[float, str], None]
+
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 # Buffers of the codec per caller: convolution tails and two short windows.
 _CODEC_SLOT_BYTES = 24 << 20
@@ -54,6 +63,13 @@ class LoadedModel:
     lm: LMModel
     mimi: MimiModel
     sizes: LmSizes
+
+
+def weights_dtype(name: str, device: torch.device) -> torch.dtype:
+    """The precision an option names; ``auto`` is what the release has, and float32 on a CPU."""
+    if name == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    return _DTYPES[name]
 
 
 def plan_load(

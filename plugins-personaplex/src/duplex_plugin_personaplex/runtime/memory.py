@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from .errors import CheckpointError
+from .errors import TooLittleMemoryError
 
 __all__ = ["gigabytes", "memory_available", "release_memory", "require_memory"]
 
@@ -34,14 +34,14 @@ def require_memory(
     """The bytes needed, made sure to be there.
 
     Raises:
-        CheckpointError: there is not enough; says how much is needed and what would fit.
+        TooLittleMemoryError: there is not enough.
     """
     needed = int((weight_bytes + slots * slot_bytes) * _HEADROOM)
     if available is None or needed <= available:
         return needed
     room = int((available / _HEADROOM - weight_bytes) // slot_bytes)
     hint = f"--slots {room} would fit" if room > 0 else "a larger device is needed"
-    raise CheckpointError(
+    raise TooLittleMemoryError(
         f"{slots} slots need {gigabytes(needed)} on {device}"
         f" ({gigabytes(weight_bytes)} weights, {gigabytes(slot_bytes)} each slot);"
         f" {gigabytes(available)} are free",

@@ -24,7 +24,7 @@ from moshi.utils.compile import no_compile
 from duplex_plugin_personaplex.figures import FRAME_SAMPLES, RATE
 
 from .codec import BatchCodec
-from .loading import load_model, plan_load
+from .loading import load_model, plan_load, weights_dtype
 from .memory import gigabytes, release_memory
 from .pieces import PieceReader, TextTokens
 from .sessions import Caller, Prompter, row_sampling
@@ -35,7 +35,6 @@ from .voice_bank import VoiceBank
 __all__ = ["FrameStage"]
 
 _WARM_UP_FRAMES = 4
-_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 _Unit = StageUnit[Caller]
 
@@ -57,7 +56,8 @@ class FrameStage(StageModel[Caller]):
             self._settings.enter_context(no_compile())
         slots = int(options["slots"])
         files = find_checkpoint(options["checkpoint"])
-        plan = plan_load(files, device=device, dtype=_dtype(options["dtype"], device), slots=slots)
+        dtype = weights_dtype(options["dtype"], device)
+        plan = plan_load(files, device=device, dtype=dtype, slots=slots)
         context.progress(0.0, f"needs {gigabytes(plan.memory_bytes)} on {device}")
         # The small files first: what is wrong with them is told before minutes of loading.
         tokens = TextTokens(files.text, plan.lm_sizes.text_card)
@@ -200,9 +200,3 @@ def _device(name: str) -> torch.device:
             hint="check the driver and that PyTorch was installed with CUDA",
         )
     return device
-
-
-def _dtype(name: str, device: torch.device) -> torch.dtype:
-    if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return _DTYPES[name]

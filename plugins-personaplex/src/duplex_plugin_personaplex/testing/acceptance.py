@@ -1,23 +1,34 @@
 """Is this checkpoint on this machine what it should be? For the release on a GPU.
 
-Three questions: is the checkpoint whole, does our stepper say what moshi's own generator says, and
-is it quick enough for real time. The answers go into one file.
+Four questions: is the checkpoint whole, does our stepper say what moshi's own generator says, does
+the whole stage say what it said when that was recorded, and is it quick enough for real time. The
+answers go into one file, what was said into another.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from duplex_plugin_personaplex.figures import FRAME_SAMPLES, RATE
-from duplex_plugin_personaplex.runtime.bench import BenchRow, machine, measure
-from duplex_plugin_personaplex.runtime.loading import LoadedModel, load_model, plan_load
+from duplex_plugin_personaplex.runtime.bench import (
+    BenchRow,
+    machine,
+    measure_sizes,
+    sessions_in_real_time,
+)
+from duplex_plugin_personaplex.runtime.loading import (
+    LoadedModel,
+    load_model,
+    plan_load,
+    weights_dtype,
+)
 from duplex_plugin_personaplex.runtime.memory import release_memory
 from duplex_plugin_personaplex.runtime.pieces import TextTokens
 from duplex_plugin_personaplex.runtime.prompt import ReplayVoice, Voice, make_prompt
@@ -26,16 +37,25 @@ from duplex_plugin_personaplex.runtime.stepper import FrameStepper, RowSampling
 from duplex_plugin_personaplex.runtime.verification import verify_checkpoint
 from duplex_plugin_personaplex.runtime.voice_bank import VoiceBank
 
+from .golden import (
+    RELEASE_GOLDEN,
+    ROLE,
+    VOICE,
+    Golden,
+    record,
+    sound_for_tests,
+    tensor_list,
+)
 from .reference import reference_frames
 
 __all__ = ["Acceptance", "Comparison", "accept", "compare_with_reference"]
 
-ROLE = "You are a wise and friendly teacher."
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Frame by frame against the reference.
+    """Frame by frame against what was expected.
 
     Attributes:
         frames: how many were compared.
@@ -50,20 +70,40 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """The answers, and where they were found."""
+    """The answers, and where they were found.
+
+    Attributes:
+        machine: device, torch and Python.
+        revision: of the checkpoint: its folder's name.
+        taken_at: the day.
+        whole: whether the checkpoint is; if not, nothing else was asked.
+        problems: what is wrong with it, or stopped a question from being answered.
+        reference: ours against moshi's own generator.
+        golden: ours against what was recorded; None: nothing was, or of another checkpoint.
+        sessions_in_real_time: the largest size tried that leaves room to spare.
+        rows: figures by batch size, as far as memory went.
+        said: what the whole stage says, to be recorded; written to a file of its own.
+    """
 
     machine: dict[str, str]
     revision: str
     taken_at: str
     whole: bool
     problems: tuple[str, ...]
-    comparison: Comparison | None
-    rows: tuple[BenchRow, ...]
+    reference: Comparison | None = None
+    golden: Comparison | None = None
+    sessions_in_real_time: int = 0
+    rows: tuple[BenchRow, ...] = ()
+    said: Golden | None = None
 
     def write(self, path: Path) -> None:
-        """Put it into a file, as JSON."""
+        """Put it into a file, as JSON, and what was said into one beside it, ``*.golden.json``."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        answers = asdict(self)
+        del answers["said"]
+        path.write_text(json.dumps(answers, indent=1) + "\n")
+        if self.said is not None:
+            self.said.write(path.with_suffix(".golden.json"))
 
 
 def accept(
@@ -74,8 +114,9 @@ def accept(
     frames: int = 125,
     batches: Sequence[int] = (1, 2, 4, 8),
     bench_frames: int = 3750,
+    golden: Path = RELEASE_GOLDEN,
 ) -> Acceptance:
-    """Ask the three questions. Times nothing of a checkpoint that is not whole.
+    """Ask the four questions. Asks nothing more of a checkpoint that is not whole.
 
     Args:
         checkpoint: a folder or a hub id.
@@ -84,60 +125,93 @@ def accept(
         frames: to compare.
         batches: sizes to time.
         bench_frames: to time at each size; 3750 are five minutes.
+        golden: what was recorded, if there is such a file.
     """
     files = find_checkpoint(checkpoint)
     report = verify_checkpoint(files.folder)
-    comparison: Comparison | None = None
-    rows: tuple[BenchRow, ...] = ()
-    if report.ok:
-        comparison = compare_with_reference(
-            files, torch.device(device), _dtype(dtype, device), frames
-        )
-        release_memory()
-        options: dict[str, Any] = {
-            "checkpoint": str(files.folder),
-            "frames": bench_frames,
-            "device": device,
-            "dtype": dtype,
-            "prefill_frames": 32,
-        }
-        rows = tuple(measure(options, size) for size in batches)
+    about: dict[str, Any] = {
+        "machine": machine(device),
+        "revision": files.folder.name,
+        "taken_at": time.strftime("%Y-%m-%d"),
+        "whole": report.ok,
+    }
+    if not report.ok:
+        wrong = (f"{check.name}: {check.detail}" for check in report.checks if not check.ok)
+        return Acceptance(**about, problems=tuple(wrong))
+    options: dict[str, Any] = {
+        "checkpoint": str(files.folder),
+        "frames": bench_frames,
+        "device": device,
+        "dtype": dtype,
+        "prefill_frames": 32,
+    }
+    problems: list[str] = []
+    reference = _tried(
+        problems, lambda: compare_with_reference(files, torch.device(device), dtype, frames)
+    )
+    said = _tried(
+        problems,
+        lambda: replace(
+            record(str(files.folder), device=device, dtype=dtype, frames=frames),
+            tensors=tensor_list(files),
+        ),
+    )
+    rows, _ = _tried(problems, lambda: measure_sizes(options, batches)) or ([], None)
     return Acceptance(
-        machine=machine(device),
-        revision=files.folder.name,
-        taken_at=time.strftime("%Y-%m-%d"),
-        whole=report.ok,
-        problems=tuple(f"{check.name}: {check.detail}" for check in report.checks if not check.ok),
-        comparison=comparison,
-        rows=rows,
+        **about,
+        problems=tuple(problems),
+        reference=reference,
+        golden=None if said is None else _compared_with(golden, said),
+        sessions_in_real_time=sessions_in_real_time(rows),
+        rows=tuple(rows),
+        said=said,
     )
 
 
+def _tried(problems: list[str], question: Callable[[], T]) -> T | None:
+    """An answer. What goes wrong is one: time on a GPU is short, the others are still asked."""
+    try:
+        return question()
+    except Exception:
+        problems.append(traceback.format_exc())
+        return None
+    finally:
+        release_memory()
+
+
+def _compared_with(path: Path, said: Golden) -> Comparison | None:
+    if not path.exists():
+        return None
+    recorded = Golden.read(path)
+    if recorded.tensors != said.tensors or recorded.dtype != said.dtype:
+        return None
+    return _comparison(said.frames, recorded.frames)
+
+
+def _comparison(said: Sequence[Sequence[int]], expected: Sequence[Sequence[int]]) -> Comparison:
+    same = [list(ours) == list(theirs) for ours, theirs in zip(said, expected, strict=False)]
+    return Comparison(len(same), sum(same), None if all(same) else same.index(False))
+
+
 def compare_with_reference(
-    files: CheckpointFiles, device: torch.device, dtype: torch.dtype, frames: int
+    files: CheckpointFiles, device: torch.device, dtype: str, frames: int
 ) -> Comparison:
     """Let both say greedily what they say to the same sound."""
-    plan = plan_load(files, device=device, dtype=dtype, slots=1)
+    plan = plan_load(files, device=device, dtype=weights_dtype(dtype, device), slots=1)
     model = load_model(plan, lambda fraction, text: None)
-    voice = VoiceBank(files.voices, None, dim=model.sizes.dim).find("NATF2")
+    voice = VoiceBank(files.voices, None, dim=model.sizes.dim).find(VOICE)
     assert isinstance(voice, ReplayVoice)
     role = TextTokens(files.text, model.sizes.text_card).role(ROLE)
     heard = _heard(model, device, frames)
     expected = list(reference_frames(model.lm, voice, role, heard))
-    said = _said(model, voice, role, heard, device)
-    same = [ours == theirs for ours, theirs in zip(said, expected, strict=True)]
-    return Comparison(frames, sum(same), None if all(same) else same.index(False))
+    return _comparison(_said(model, voice, role, heard, device), expected)
 
 
 @torch.no_grad()
 def _heard(model: LoadedModel, device: torch.device, frames: int) -> torch.Tensor:
-    """Codes of a sound with the ups and downs of speech, ``[8, frames]``."""
-    generator = torch.Generator().manual_seed(1)
-    level = torch.rand(frames, generator=generator).repeat_interleave(FRAME_SAMPLES)
-    pitch = 2 * torch.pi * 140 * torch.arange(frames * FRAME_SAMPLES) / RATE
-    noise = torch.randn(frames * FRAME_SAMPLES, generator=generator)
-    sound = 0.2 * level * (torch.sin(pitch) + 0.3 * noise)
-    codes: torch.Tensor = model.mimi.encode(sound[None, None].to(device))
+    """Codes of the sound for tests, ``[8, frames]``."""
+    sound = sound_for_tests(frames).reshape(1, 1, -1).to(device)
+    codes: torch.Tensor = model.mimi.encode(sound)
     return codes[0]
 
 
@@ -157,9 +231,3 @@ def _said(
         return [[int(frame.text[0]), *frame.codes[0].tolist()] for frame in frames]
     finally:
         stepper.close()
-
-
-def _dtype(name: str, device: str) -> torch.dtype:
-    if name == "auto":
-        return torch.bfloat16 if device.startswith("cuda") else torch.float32
-    return {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}[name]
