@@ -32,7 +32,8 @@ class ModelResult(msgspec.Struct, frozen=True, kw_only=True):
         buffering: it listens because it still gathers input.
         text_requires_complete_audio: the text is true only of the whole audio.
         audio_complete: no more audio comes in this turn.
-        metadata: copied to the event.
+        metadata: copied to the event. ``finish_reason`` in that of a turn's end says why it ended:
+            ``stop`` unless stated, ``length`` where the answer reached the most tokens allowed.
     """
 
     audio: PcmChunk | None = None
@@ -80,6 +81,7 @@ class DuplexDataPlane:
                 end_of_turn=output.end_of_turn,
                 tool_call=output.tool_call,
                 error=output.error,
+                metadata=_finish(output),
             ),
         )
 
@@ -88,3 +90,9 @@ class DuplexDataPlane:
 
     def close_stream(self, request_id: str, *, state: DuplexModelSessionState) -> None:
         """This request was cancelled or is finished. By default nothing."""
+
+
+def _finish(output: StageOutput) -> Mapping[str, Json]:
+    if not output.end_of_turn or "finish_reason" not in output.data:
+        return {}
+    return {"finish_reason": output.data["finish_reason"]}

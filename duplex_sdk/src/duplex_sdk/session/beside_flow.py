@@ -12,6 +12,7 @@ from duplex_sdk.plugin import AppendPiece
 
 from .append_queue import Append
 from .effects import DropQueuedAudio
+from .finish import finish_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +87,7 @@ class BesideFlow:
         ended = result.end_of_turn and ends_turn
         silent = result.listen and not result.buffering and not response.item_open
         if ended or silent:
-            self._complete(response)
+            self._complete(response, finish_of(result) if ended else "")
 
     def idle(self) -> None:
         """All stages fell silent: what they had to say was said."""
@@ -94,9 +95,9 @@ class BesideFlow:
             if self._state.requests.is_submitted(response.request_id):
                 self._complete(response)
 
-    def _complete(self, response: Response) -> None:
+    def _complete(self, response: Response, finish: str = "") -> None:
         self.leave_stages(response)
-        self._responses.complete(response, listened=not response.item_open)
+        self._responses.complete(response, listened=not response.item_open, finish=finish)
 
     # other ends
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from duplex_sdk.plugin import ModelResult, OutputContext
 
 from .effects import Report
+from .finish import finish_of
 from .inputs import Fault, StageFailed, StageOutputReceived, StagesIdle
 from .silence_watch import SilenceWatch
 from .stage_metrics import add_figures
@@ -167,7 +168,7 @@ class OutputFlow:
         if result.text or result.audio is not None:
             self._say(state.response or self._responses.open(), result)
         if result.end_of_turn and ends_turn:
-            self._end_turn(output.request_id, output.turn_id)
+            self._end_turn(output.request_id, output.turn_id, finish=finish_of(result))
             return
         if result.listen:
             self._listen(result, output)
@@ -251,7 +252,13 @@ class OutputFlow:
         self._state.muted = self._state.native
 
     def _end_turn(
-        self, request_id: str, turn_id: int, *, listened: bool = False, reason: str = ""
+        self,
+        request_id: str,
+        turn_id: int,
+        *,
+        listened: bool = False,
+        reason: str = "",
+        finish: str = "",
     ) -> None:
         state = self._state
         if not state.auto_responds:
@@ -262,7 +269,7 @@ class OutputFlow:
         state.turn_id = max(state.turn_id, turn_id + 1)
         if response is not None:
             silent = listened or not response.item_open
-            self._responses.complete(response, listened=silent, reason=reason)
+            self._responses.complete(response, listened=silent, reason=reason, finish=finish)
 
     def _release_ephemeral(self, request_id: str) -> None:
         """A request that served one turn ends with it."""

@@ -33,6 +33,9 @@ __all__ = ["ResponseFlow", "spoken_text"]
 
 Decision = Literal["speak", "listen"]
 
+CUT_SHORT = "length"
+"""What a model says when its answer reached the most tokens it may have."""
+
 
 def spoken_text(response: Response) -> SpokenText:
     """What a response has said so far, with its alignment."""
@@ -189,13 +192,27 @@ class ResponseFlow:
 
     # ends
 
-    def complete(self, response: Response, *, listened: bool = False, reason: str = "") -> None:
-        """The model's turn is over; ``listened``: it chose to say nothing."""
+    def complete(
+        self, response: Response, *, listened: bool = False, reason: str = "", finish: str = ""
+    ) -> None:
+        """The model's turn is over.
+
+        Args:
+            response: which.
+            listened: it chose to say nothing.
+            reason: why it listened.
+            finish: why it stopped speaking, in its own words; ``length``: it was not allowed more.
+        """
         decision: Decision = "listen" if listened and not response.item_open else "speak"
+        cut = decision == "speak" and finish == CUT_SHORT
         if decision == "listen":
             self.listen(reason or "model_listen", response=response)
+        else:
+            response.finish_reason = finish
         self._flush(response)
-        self._end(response, "completed", decision=decision)
+        details = StatusDetails(type="incomplete", reason="max_output_tokens") if cut else None
+        status: ResponseStatus = "incomplete" if cut else "completed"
+        self._end(response, status, details=details, decision=decision)
         self._tell_end(response, well=True)
 
     def break_off(self, response: Response, reason: str) -> None:
@@ -299,7 +316,8 @@ class ResponseFlow:
         kept = self._state.history.end_response(
             response.id, spoken_text(response), cursor, policy, _ending(status)
         )
-        whole = kept is None or (status == "completed" and policy == "ack_only")
+        over = status in ("completed", "incomplete")
+        whole = kept is None or (over and policy == "ack_only")
         text = response.text if kept is None or whole else kept.text
         return text, kept is not None and kept.committed
 
