@@ -244,6 +244,27 @@ def test_a_response_whose_beginning_found_no_room_is_not_ended_either(make_lab: 
     assert lab.types()[-2:] == ["error", "session.closed"]
 
 
+@pytest.mark.parametrize("room", range(12, 19))
+def test_a_close_that_finds_no_room_still_ends_its_response(make_lab: Any, room: int) -> None:
+    lab = make_lab(
+        limits=DuplexSessionRuntimeConfig(max_pending_output_events_per_session=room),
+        script={"turns": "commit", "answers": [{"ms": 160}]},
+    )
+    lab.speak(200)
+    lab.reading = False
+    lab.send(Commit(response_create=True))
+    lab.run(205)
+    assert lab.session.state.response is not None
+    lab.send(CloseSession())
+    lab.run(100)
+    lab.reading = True
+    lab.read_all()
+    begun = [each["response_id"] for each in of(lab, "response.created")]
+    assert [each["response_id"] for each in of(lab, "response.done")] == begun
+    assert statuses(lab) == ["cancelled"]
+    assert lab.types()[-1] == "session.closed"
+
+
 def test_a_native_model_that_overflowed_stays_mute_until_it_listens(make_lab: Any) -> None:
     script = {
         "turns": "native",

@@ -19,6 +19,7 @@ from duplex_sdk.protocol.duplex import (
 
 from .effects import DropQueuedAudio, Emit
 from .response_flow import failure
+from .state import Phase
 
 if TYPE_CHECKING:
     from .beside_flow import BesideFlow
@@ -65,7 +66,10 @@ class OverflowFlow:
     def refused(self, item: OutputRefused) -> None:
         """The first of these events found no room, the others were not tried."""
         state = self._state
-        if self._session_failed or not state.open:
+        if self._session_failed:
+            return
+        if not state.open:
+            self._put_endings_again(item.events)
             return
         state.overflowed = True
         for event in item.events:
@@ -134,6 +138,17 @@ class OverflowFlow:
         for event in others:
             # It is told now, whatever epoch it was first told in.
             self._state.do(Emit(msgspec.structs.replace(event, epoch=self._state.epoch)))
+
+    def _put_endings_again(self, events: tuple[DuplexEvent, ...]) -> None:
+        """The session is ending anyway: for endings and errors there is room kept, once."""
+        if self._state.phase is Phase.CLOSED:
+            return
+        untold = {event.response_id for event in events if isinstance(event, ResponseCreated)}
+        for event in events:
+            ends = isinstance(event, ResponseDone) and event.response_id not in untold
+            if event.event_id not in self._tried_again and (ends or isinstance(event, ErrorEvent)):
+                self._state.do(Emit(event))
+        self._tried_again |= {event.event_id for event in events}
 
     def suppresses(self, event: DuplexEvent) -> bool:
         """Whether an event is not told any more because of an overflow."""
