@@ -18,6 +18,8 @@ from .replica import Progress
 __all__ = ["build_pools", "call_pools", "start_pools", "stop_pools"]
 
 STAGE_CALL_TIMEOUT_S = 30.0
+_UNLOAD_S = 5.0
+"""For what loaded before another stage failed to; a process that just leaves may end in a crash."""
 _CPU = "cpu"
 
 
@@ -106,7 +108,7 @@ async def start_pools(pools: Sequence[StagePool], progress: Progress) -> None:
     try:
         await _all_or_none([load(row) for row in rows if row])
     except BaseException:
-        await stop_pools(pools, grace_s=0.0)
+        await stop_pools(pools, grace_s=_UNLOAD_S)
         raise
 
 

@@ -22,6 +22,7 @@ __all__ = ["ThreadReplica"]
 logger = logging.getLogger(__name__)
 
 _WATCH_S = 1.0
+_LOADING_S = 5.0
 
 
 class ThreadReplica(InlineReplica):
@@ -67,6 +68,8 @@ class ThreadReplica(InlineReplica):
             info = await loaded
         except asyncio.CancelledError:
             self._abandon()
+            # Native code that is loading when its process ends takes the exit code with it.
+            await asyncio.wait((self._ended,), timeout=_LOADING_S)
             raise
         self._look()
         return info
