@@ -10,17 +10,19 @@ __all__ = ["descendants", "eventually", "is_there"]
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """Processes that a process started, directly or not, by their ids."""
+    """Processes that a process started, directly or not: their commands by their ids."""
     found: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                name, fields = (entry / "stat").read_text().rsplit(")", 1)
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if int(fields.split()[1]) == pid:
-                child = int(entry.name)
-                found |= {child: name.partition("(")[2], **descendants(child)}
+        if not entry.name.isdecimal():
+            continue
+        try:
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            command = (entry / "cmdline").read_text().replace("\0", " ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if parent == pid:
+            child = int(entry.name)
+            found |= {child: command, **descendants(child)}
     return found
 
 

@@ -100,6 +100,7 @@ class Talk(StageListener):
         await asyncio.gather(*(self.the_pool.close(name) for name in self._opened))
         self._opened.clear()
         self.failed.clear()
+        self.said.clear()
 
     def submit(self, session_id: str, *token_ids: int, epoch: int = 0, **prompt: Any) -> int:
         self._seq += 1

@@ -9,10 +9,11 @@ from pathlib import Path
 from duplex_sdk.discovery import Check, Report, read_environment
 from duplex_sdk.errors import DuplexError
 
-from duplex_server.settings import resolve_settings
+from duplex_server.settings import ResolvedSettings, resolve_settings
 from duplex_server.settings.model import ServingSettings
 
 from .listening_socket import ListenError, bind_socket
+from .vllm_check import vllm_checks
 
 __all__ = ["examine_server"]
 
@@ -33,10 +34,20 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
         yield Check("settings", True, f"`duplex serve` would serve {resolved.spec.name}")
         serving = resolved.settings.serving
         worker_python = resolved.settings.worker_python
+        yield from _stages(resolved)
     yield _port(serving.host, serving.port)
     yield _speech_detection()
     if worker_python is not None:
         yield _models_environment(worker_python)
+
+
+def _stages(resolved: ResolvedSettings) -> Iterator[Check]:
+    """What a stage needs beside its plugin, where it needs something."""
+    try:
+        yield from vllm_checks(resolved)
+    except Exception as error:  # a plugin's own code; `plugins doctor` says more of it
+        hint = error.hint if isinstance(error, DuplexError) else None
+        yield Check("stages", False, f"{resolved.spec.name} cannot be served: {error}", hint)
 
 
 def _port(host: str, port: int) -> Check:
