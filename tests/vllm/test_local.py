@@ -127,6 +127,6 @@ async def test_chat_completions_are_answered_by_the_same_model(server: ServerPro
 
 async def test_a_server_that_is_killed_leaves_no_process_behind(server: ServerProcess) -> None:
     ours = descendants(server.pid)
-    assert any("spawn_main" in command for command in ours.values()), "vLLM's own processes"
+    assert any("EngineCore" in command for command in ours.values()), "vLLM's own processes"
     os.kill(server.pid, signal.SIGKILL)
     await eventually(lambda: not any(map(is_there, ours)))

@@ -17,8 +17,8 @@ async def test_the_end_of_the_engine_ends_its_sessions_and_it_is_started_again(
     (replica,) = stage.the_pool.replicas
     assert replica.pid is not None
     ours = descendants(replica.pid)
-    # The engine's core is the first that the worker started; its own worker comes after it.
-    core = min(pid for pid, command in ours.items() if "spawn_main" in command)
+    # Its process says so by its name; the one that computes is its child.
+    core = min(pid for pid, command in ours.items() if "EngineCore" in command)
     session_id = stage.open("mourner", max_tokens=200)
     stage.submit(session_id, 1)
     await stage.until(lambda: bool(stage.said[session_id]))

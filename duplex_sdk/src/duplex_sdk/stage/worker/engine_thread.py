@@ -17,6 +17,7 @@ from duplex_sdk.stage.model import StageInfo, StageLoadError
 from duplex_sdk.stage.vllm import BackendSettings, EngineLostError, VllmHost
 
 from .engine_link import EngineLink, LinkLostError
+from .group_guard import GroupGuard
 from .host_thread import HostThread
 from .messages import Call, CallResult, Load, LoadFailed, Progress, Ready
 from .passing import pass_on_result
@@ -49,6 +50,7 @@ class EngineThread(HostThread):
         self._ended = asyncio.Event()
         self._host: VllmHost | None = None
         self._engine: AsyncLLMEngine | None = None
+        self._guard: GroupGuard | None = None
         self._grace_s = _SHUTDOWN_S
         self._thread = threading.Thread(target=self._run, name="vllm", daemon=True)
 
@@ -113,6 +115,8 @@ class EngineThread(HostThread):
         device = resolve_device(load.device, load.replica_id)
         free_memory_or_raise(device, load.memory_bytes)
         self._link.send(Progress(0.0, f"starting vLLM with {load.vllm.get('model')}"))
+        # vLLM computes in processes of its own, which don't notice when this one is killed.
+        self._guard = GroupGuard()
         # vLLM's engine and tokenizer are loaded here and nowhere else: no server imports them.
         from duplex_sdk.stage.vllm.async_llm import AsyncLLMEngine
 
