@@ -56,21 +56,23 @@ def test_every_law_holds_in_lives_nobody_has_seen() -> None:
 
 
 def test_a_seed_is_a_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    lives: list[list[bytes]] = []
+    told: list[bytes] = []
 
     class Watched(Talker):
         def come_to_rest(self) -> None:
             super().come_to_rest()
-            lives.append([repr(event).encode() for event in self.lab.events])
+            told.extend(repr(event).encode() for event in self.lab.events)
 
     monkeypatch.setattr("duplex_sdk.testing.simulation.world.Talker", Watched)
-    schedule = draw(11, SCRIPTED_KINDS)
-    assert schedule == draw(11, SCRIPTED_KINDS)
-    assert schedule != draw(12, SCRIPTED_KINDS)
-    for _ in range(2):
+    lives = []
+    for seed in (11, 12, 13, 14, 15) * 2:
+        schedule = draw(seed, SCRIPTED_KINDS)
         assert run(schedule, SCRIPTED_KINDS) is None
-    assert lives[0] == lives[1]
-    assert lives[0]
+        lives.append((schedule, tuple(told)))
+        told.clear()
+    assert lives[:5] == lives[5:]
+    assert len(set(map(str, lives))) == 5
+    assert any(events for _, events in lives)
 
 
 def test_everything_that_can_happen_is_drawn() -> None:

@@ -70,6 +70,10 @@ class Watched(OrchestratorBase):
         SEEN.append(("intercept", (stage_id, metrics is not None, consumed)))
         return consumed
 
+    def _deliver_output(self, output: Any, request: Any, is_last: bool) -> None:
+        SEEN.append(("deliver", (request.session_owned, is_last, output.text)))
+        super()._deliver_output(output, request, is_last)
+
     def _handle_forward_failure(self, request: Any, next_stage: int, error: Exception) -> bool:
         handled = super()._handle_forward_failure(request, next_stage, error)
         SEEN.append(("forward failure", (next_stage, handled)))
@@ -294,6 +298,67 @@ async def test_sessions_keep_what_comes_from_the_last_stage() -> None:
         SEEN.clear()
         await ask(omni, "two")
         assert calls("intercept") == [(0, True, False), (1, True, False)]
+
+
+async def test_what_a_session_says_never_reaches_a_queue_of_requests() -> None:
+    """106: neither while requests are under way nor when none is."""
+    async with sessions() as omni, await omni.open_session(TEXT) as handle:
+        await say(handle, "alone")
+        async with aclosing(omni.generate("forever")) as answer:
+            await anext(answer)
+            await say(handle, "beside one")
+            heard = {(await anext(answer)).text for _ in range(3)}
+        assert await ask(omni, "two words") == "twowords"
+    assert heard == {"forever"}
+    delivered = calls("deliver")
+    assert {owned for owned, _, _ in delivered} == {False}
+    assert {text for _, _, text in delivered} == {"forever", "two", "words"}
+
+
+@pytest.mark.parametrize("whose", ["unknown", "closed"])
+async def test_an_output_of_no_living_session_goes_nowhere(whose: str) -> None:
+    """109: it is swallowed; the next stage never hears of it, and the loop goes on."""
+    async with sessions() as omni, await omni.open_session(TEXT) as neighbour:
+        gone = await omni.open_session(TEXT)
+        await say(gone, "one")
+        orchestrator: Any = omni.engine._orchestrator
+        (request,) = [
+            each
+            for each in orchestrator._requests.values()
+            if each.stream_id == gone.session_id and each.submitted
+        ]
+        await gone.close()
+        session_id = gone.session_id if whose == "closed" else "duplex-unknown"
+        stray = StageOutput(session_id, request.request_id, 0, 0, text="stray")
+        SEEN.clear()
+        loop = omni.engine._loop
+        assert loop is not None
+        loop.call_soon_threadsafe(orchestrator.on_outputs, 0, 0, [stray])
+        loop.call_soon_threadsafe(orchestrator.on_outputs, 1, 0, [stray])
+        assert "response.done" in await say(neighbour, "still here")
+        assert [each for each in calls("submitted") if each[0] == 1] == [(1, 0, True)] * 2
+        assert calls("deliver") == []
+        assert len(calls("intercept")) == 4
+
+
+async def test_a_request_that_outlived_its_session_forwards_nothing() -> None:
+    """109: also where the stages still know the stream, as while its cleanup is owed."""
+    async with sessions() as omni:
+        handle = await omni.open_session(TEXT)
+        await say(handle, "one")
+        orchestrator: Any = omni.engine._orchestrator
+        (request,) = [each for each in orchestrator._requests.values() if each.submitted]
+        stray = StageOutput(handle.session_id, request.request_id, 0, 0, text="stray")
+        manager = orchestrator.manager
+        runner = manager._runners.pop(handle.session_id)
+        SEEN.clear()
+        loop = omni.engine._loop
+        assert loop is not None
+        loop.call_soon_threadsafe(orchestrator.on_outputs, 0, 0, [stray])
+        await until("intercept")
+        assert calls("intercept") == [(0, False, True)]
+        assert calls("submitted") == []
+        manager._runners[handle.session_id] = runner
 
 
 async def test_request_without_a_session_fails_by_the_error_of_its_input() -> None:

@@ -32,6 +32,41 @@ def the_lease_moves_only_with_resume_and_end(step: Step) -> bool:
     return grown == 1
 
 
+@law(77, "step", inputs.LeaseDetached)
+def a_stale_detach_changes_nothing(step: Step) -> bool:
+    """It speaks of a connection that was replaced."""
+    item = step.item
+    if type(item) is not inputs.LeaseDetached or step.before.phase != "open":
+        return False
+    if item.expected_generation == step.before.generation:
+        return False
+    assert step.after == step.before, "a stale detach changed the session"
+    assert all(answer.fault is not None for answer in step.asks(effects.AnswerControl))
+    return True
+
+
+@law(78, "step", inputs.LeaseResumed)
+def a_resume_ends_the_grace(step: Step) -> bool:
+    """The detach before it is forgotten."""
+    grown = step.after.generation > step.before.generation
+    if not grown or step.after.phase != "open":
+        return False
+    assert step.after.detached_at is None, "the grace goes on"
+    return step.before.detached_at is not None
+
+
+@law(78, "step", effects.MarkClosing)
+def only_a_detached_session_runs_out_of_grace(step: Step) -> bool:
+    """And only when the whole of it has gone by since the newest detach."""
+    for effect in step.asks(effects.MarkClosing):
+        if effect.reason == "disconnect_grace_expired":
+            since = step.before.detached_at
+            assert since is not None, "it has a connection"
+            assert step.state.now >= since + step.state.limits.disconnect_grace_s, "too early"
+            return True
+    return False
+
+
 @law(79, "step", effects.MarkClosing)
 def idle_expiry_waits_for_work(step: Step) -> bool:
     """A session whose unit is under way is not idle."""

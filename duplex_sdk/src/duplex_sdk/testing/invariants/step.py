@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from duplex_sdk.protocol.duplex import Commit, CreateItem, ErrorEvent
+from duplex_sdk.protocol.duplex import Commit, CreateItem, ErrorEvent, ResponseDone
 from duplex_sdk.session import effects, inputs
 
 from .hearing import Hearing
 from .response_trace import ResponseTraces
+from .tool_life import ToolLife
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +44,7 @@ class Snapshot(NamedTuple):
     seq: int
     turn_seq: int
     generation: int
+    detached_at: float | None
     phase: str
     input_bytes: int
     buffered_bytes: int
@@ -76,6 +78,7 @@ class Snapshot(NamedTuple):
             seq=sequence.seq,
             turn_seq=sequence.turn_seq,
             generation=state.lease.generation,
+            detached_at=state.lease.detached_at,
             phase=state.phase.value,
             input_bytes=state.input_bytes.total,
             buffered_bytes=state.model_state.audio_buffer.pending_byte_count,
@@ -232,6 +235,8 @@ class Life:
         order: items in the order of commits and openings.
         ordered: no client put an item somewhere else.
         hearing: what of the user's sound the model heard.
+        tools: its function calls.
+        endings_refused: how often the ending of a response found no room.
         retold: some events found no room, and may have been told again.
     """
 
@@ -264,6 +269,8 @@ class Life:
     order: list[str] = field(default_factory=list)
     ordered: bool = True
     hearing: Hearing = field(default_factory=Hearing)
+    tools: ToolLife = field(default_factory=ToolLife)
+    endings_refused: Counter[str] = field(default_factory=Counter)
     retold: bool = False
 
     @property
@@ -282,6 +289,7 @@ class Life:
     def take(self, step: Step) -> None:
         """A step agrees with all laws: it belongs to the past now."""
         self.hearing.take(step)
+        self.tools.take(step.events)
         item = step.item
         op = getattr(item, "op", None)
         if op is not None:
@@ -340,6 +348,8 @@ class Life:
         self.told = self.told[: len(self.told) - count]
         for event in refused:
             self.news[type(event)] -= 1
+            if isinstance(event, ResponseDone):
+                self.endings_refused[event.response_id] += 1
         self.traces = ResponseTraces()
         for event in self.told:
             told = self.traces.told(event)

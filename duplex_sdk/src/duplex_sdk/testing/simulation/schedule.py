@@ -10,14 +10,14 @@ from typing import Literal
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.invariants import LawBrokenError, Tally
 
-from . import client_actions, fault_actions
+from . import client_actions, fault_actions, line_actions
 from .action import Action
 from .kinds import Kind
 from .world import World
 
 __all__ = ["Failure", "Schedule", "draw", "run"]
 
-_MOVED = (client_actions, fault_actions)
+_MOVED = (client_actions, fault_actions, line_actions)
 """Importing them is what fills the table of actions."""
 
 _POLICIES = ("commit_all_on_done", "ack_only")
@@ -82,7 +82,7 @@ def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 16) -> Schedule
         kinds=tuple(names[random.randrange(len(names))] for _ in range(clients)),
         policy=_POLICIES[random.randrange(2)],
         overflow=_OVERFLOWS[random.randrange(2)],
-        narrow=random.random() < 0.2,
+        narrow=random.random() < 0.3,
         actions=tuple(
             Action.draw(random, clients) for _ in range(random.randint(longest // 4, longest))
         ),
@@ -132,6 +132,6 @@ def _limits(schedule: Schedule) -> DuplexSessionRuntimeConfig:
         idle_ttl_s=60.0,
         disconnect_grace_s=10.0,
         max_pending_input_bytes_per_session=200_000,
-        max_pending_output_bytes_per_session=60_000 if schedule.narrow else 2_000_000,
-        max_pending_output_events_per_session=40 if schedule.narrow else 512,
+        max_pending_output_bytes_per_session=30_000 if schedule.narrow else 2_000_000,
+        max_pending_output_events_per_session=8 if schedule.narrow else 512,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from functools import cache
@@ -15,8 +16,11 @@ from duplex_sdk.protocol.duplex import (
 )
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.testing.invariants import SessionWatch, Tally, with_watched_buffer
+from duplex_sdk.testing.invariants.queue_step import WatchedQueue
 from duplex_sdk.testing.numbered_sound import sound
 from duplex_sdk.testing.session_lab import tone
+
+from .line import Line
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexSessionRuntimeConfig
@@ -73,6 +77,7 @@ class Talker:
     Attributes:
         held: effects that are kept back, by type.
         outputs: the last outputs of its stage, to be repeated.
+        line: between it and its server.
     """
 
     def __init__(
@@ -90,6 +95,8 @@ class Talker:
         self.rate = self.lab.capabilities.input_sample_rate_hz
         # At other rates a number might be cut in two.
         self.watch = SessionWatch(self.lab, tally, numbered=self.rate % 4000 == 0)
+        self._queue = self.lab.queue = WatchedQueue.like(self.lab.queue, tally)
+        self.line = Line(Counter() if tally is None else tally)
         self.held: dict[type[Any], list[Any]] = {}
         self.outputs: list[inputs.StageOutputReceived] = []
         self.generation = 0
@@ -118,6 +125,10 @@ class Talker:
         """PCM16 of what it says next, or of a silence; every sample tells which one it is."""
         samples, self._sounds = sound(self._sounds, ms, self.rate, loud=loud)
         return samples
+
+    def hear(self) -> None:
+        """What its session has told goes over its line."""
+        self.line.follow(self.lab.events, self.lab.now)
 
     def item(self, place: int) -> str:
         """The id of one of the newest items it knows; 0 is none it knows."""
@@ -177,4 +188,6 @@ class Talker:
         self.lab.reading = True
         self.lab.read_all()
         self.lab.run(20_000)
+        self.hear()
+        self._queue.read_all()
         self.watch.at_rest()

@@ -254,8 +254,14 @@ class World:
 
     def _answer(self, effect: AnswerCaller) -> None:
         talker = self._talkers.get(effect.session_id)
-        if talker is not None and effect.generation is not None and effect.fault is None:
-            talker.generation = effect.generation
+        if talker is None or effect.generation is None or effect.fault is not None:
+            return
+        talker.generation = effect.generation
+        talker.hear()
+        if effect.operation == "detach":
+            talker.line.break_off()
+        elif effect.operation == "resume":
+            talker.line.come_back(self.now)
 
     def _retry(self, effect: RetryCleanup) -> None:
         self._tell(CleanupTried(effect.session_id, self.cleans))

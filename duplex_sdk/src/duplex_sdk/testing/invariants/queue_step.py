@@ -1,0 +1,240 @@
+"""One call of an output queue as a law sees it, and the queue that holds the laws of queues."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, get_type_hints
+
+import msgspec
+
+from duplex_sdk.protocol.duplex import AudioDelta, SessionClosed
+from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits, OutputQueue
+
+from .law import Tally, hold, laws_for
+
+if TYPE_CHECKING:
+    from duplex_sdk.protocol.duplex import DuplexEvent
+    from duplex_sdk.session.output_queue import RemovedAudio
+
+__all__ = [
+    "Got",
+    "Invalidated",
+    "Put",
+    "QueueLife",
+    "ReadAll",
+    "WatchedQueue",
+    "is_audio_of",
+    "unchanged",
+]
+
+
+@dataclass(slots=True)
+class QueueLife:
+    """What must be in a queue, by our own account.
+
+    Attributes:
+        waits: events that were taken in and neither handed out nor invalidated, in order.
+        written: how those that hold mappings were written when they were taken in.
+        cut: up to which epoch audio of a response was invalidated.
+        terminals: ends of the session that were handed out.
+    """
+
+    waits: deque[DuplexEvent] = field(default_factory=deque)
+    written: dict[str, bytes] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)
+    terminals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """An event was offered.
+
+    Attributes:
+        event: it.
+        refused: it found no room.
+        before: bytes and events that waited before.
+        queue: the queue now.
+        limits: its budget.
+        life: what must be in it now.
+    """
+
+    event: DuplexEvent
+    refused: bool
+    before: tuple[int, int]
+    queue: OutputQueue
+    limits: OutputLimits
+    life: QueueLife
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """An event was handed out.
+
+    Attributes:
+        event: it.
+        expected: what was first in line; None: nothing waited.
+        queue: the queue now.
+        life: what must be in it now.
+    """
+
+    event: DuplexEvent
+    expected: DuplexEvent | None
+    queue: OutputQueue
+    life: QueueLife
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """Audio of a response was taken back.
+
+    Attributes:
+        response_id: whose.
+        through_epoch: up to which epoch.
+        held: the event that the reader had, if it had one.
+        removed: what the queue says of it.
+        before: what waited before, in order.
+        queue: the queue now.
+    """
+
+    response_id: str
+    through_epoch: int
+    held: DuplexEvent | None
+    removed: RemovedAudio
+    before: tuple[DuplexEvent, ...]
+    queue: WatchedQueue
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAll:
+    """Its reader took all that there was.
+
+    Attributes:
+        queue: the queue.
+        ends: of a session that were handed out.
+    """
+
+    queue: OutputQueue
+    ends: int
+
+
+def is_audio_of(event: DuplexEvent, response_id: str, through_epoch: int) -> bool:
+    """Whether an invalidation concerns an event."""
+    if type(event) is not AudioDelta or event.response_id != response_id:
+        return False
+    return event.epoch is not None and event.epoch <= through_epoch
+
+
+class WatchedQueue(OutputQueue):
+    """An output queue that keeps a second account, and holds the laws against every call.
+
+    Args:
+        limits: the budget.
+        tally: where it is counted how often each law had something to look at.
+    """
+
+    def __init__(self, limits: OutputLimits, tally: Tally | None = None) -> None:
+        super().__init__(limits)
+        self._tally: Tally = Counter() if tally is None else tally
+        self._life = QueueLife()
+        self._reader_has: DuplexEvent | None = None
+
+    @classmethod
+    def like(cls, queue: OutputQueue, tally: Tally | None = None) -> WatchedQueue:
+        """An empty one with the budget of another."""
+        return cls(queue._limits, tally)
+
+    @property
+    def waiting(self) -> list[DuplexEvent]:
+        """The queued events, in order."""
+        return [event for event, _, _ in self._entries]
+
+    def put(self, event: DuplexEvent, now: float) -> bool:
+        """Take in an event.
+
+        Raises:
+            DuplexOutputOverflowError: it does not fit.
+            LawBrokenError: a law is broken.
+        """
+        before = self.pending_bytes, self.pending_events
+        open_before = not self.closed
+        try:
+            taken = super().put(event, now)
+        except DuplexOutputOverflowError:
+            self._hold(Put(event, True, before, self, self._limits, self._life))
+            raise
+        if open_before and not isinstance(event, SessionClosed):
+            self._life.waits.append(event)
+            if _may_change(event):
+                self._life.written[event.event_id] = _written(event)
+            self._hold(Put(event, False, before, self, self._limits, self._life))
+        return taken
+
+    def get(self, now: float) -> DuplexEvent | None:
+        """Hand out the next event.
+
+        Raises:
+            LawBrokenError: a law is broken.
+        """
+        event = self._reader_has = super().get(now)
+        if event is None:
+            return None
+        life = self._life
+        expected = life.waits.popleft() if life.waits else None
+        self._hold(Got(event, expected, self, life))
+        life.terminals += isinstance(event, SessionClosed)
+        return event
+
+    def invalidate(self, response_id: str, through_epoch: int) -> RemovedAudio:
+        """Take audio back.
+
+        Raises:
+            LawBrokenError: a law is broken.
+        """
+        before = tuple(self._life.waits)
+        removed = super().invalidate(response_id, through_epoch)
+        life = self._life
+        life.cut[response_id] = max(through_epoch, life.cut.get(response_id, -1))
+        life.waits = deque(
+            event for event in before if not is_audio_of(event, response_id, through_epoch)
+        )
+        held = self._reader_has
+        self._hold(Invalidated(response_id, through_epoch, held, removed, before, self))
+        return removed
+
+    def read_all(self) -> None:
+        """Its reader says that nothing is left.
+
+        Raises:
+            LawBrokenError: a law is broken.
+        """
+        self._hold(ReadAll(self, self._life.terminals))
+
+    def _hold(self, subject: Put | Got | Invalidated | ReadAll) -> None:
+        hold(laws_for("queue", frozenset((type(subject),))), subject, self._tally)
+
+
+def _may_change(event: DuplexEvent) -> bool:
+    return any(getattr(event, name) for name in _mappings(type(event)))
+
+
+@cache
+def _mappings(kind: type[DuplexEvent]) -> tuple[str, ...]:
+    """The fields of an event that may hold a mapping, directly or in an object."""
+    hints = get_type_hints(kind)
+    return tuple(
+        name
+        for name in kind.__struct_fields__
+        if any(word in str(hints[name]) for word in ("dict", "Mapping", "list", "ResponseObject"))
+    )
+
+
+def _written(event: DuplexEvent) -> bytes:
+    return msgspec.json.encode(event.to_realtime())
+
+
+def unchanged(event: DuplexEvent, life: QueueLife) -> bool | None:
+    """Whether an event is written as when it was taken in; None: it holds nothing that changes."""
+    written = life.written.pop(event.event_id, None)
+    return None if written is None else written == _written(event)
