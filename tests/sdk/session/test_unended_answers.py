@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from duplex_sdk.protocol.duplex import AudioDelta, Commit
+from duplex_sdk.protocol.duplex import AudioDelta, Commit, CreateResponse
 from duplex_sdk.session import inputs
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import SessionLab
@@ -81,3 +81,28 @@ def test_an_answer_that_is_long_in_coming_is_awaited(kind: type[Scripted]) -> No
     lab = opened(kind, delay_ms=3 * LIMIT_MS)
     assert answered(lab) == "completed"
     assert [each for each in lab.events if isinstance(each, AudioDelta)]
+
+
+def test_what_is_said_out_of_turn_where_nobody_asks_ends_as_well() -> None:
+    script = {"turns": "commit", "answers": [{"ms": 400, "delay_ms": 0}]}
+    lab = SessionLab(Scripted({"script": script}), {"auto_response": True})
+    assert answered(lab) == "completed"
+    begun = lab.types().count("response.created")
+    lab.stage_output(lab.submitted[-1].context, text="once more")
+    assert lab.types().count("response.created") == begun + 1
+    lab.run(LIMIT_MS)
+    assert lab.types().count("response.done") == begun + 1
+    assert answered(lab) == "completed"
+
+
+def test_idleness_ends_it_there_too_but_not_what_has_not_begun_to_speak() -> None:
+    script = {"turns": "commit", "answers": [{"ms": 400, "delay_ms": 0}]}
+    lab = SessionLab(Scripted({"script": script}), {"auto_response": True})
+    lab.send(CreateResponse())
+    idle = inputs.StagesIdle(lab.session.epoch, lab.session.accepted_seq)
+    lab.feed(idle)
+    assert "response.done" not in lab.types()
+    assert answered(lab) == "completed"
+    lab.stage_output(lab.submitted[-1].context, text="once more")
+    lab.feed(inputs.StagesIdle(lab.session.epoch, lab.session.accepted_seq))
+    assert lab.types().count("response.done") == lab.types().count("response.created")

@@ -178,7 +178,8 @@ class DuplexEngineSession:
     @property
     def ignores_idle(self) -> bool:
         """Whether ``StagesIdle`` would change nothing now."""
-        return self._state.auto_responds and not self._state.beside
+        fed = self._state.auto_responds and self._flows.continuations.enabled
+        return fed and not self._state.beside
 
     @property
     def input_bytes(self) -> int:

@@ -63,7 +63,9 @@ class OutputFlow:
         self._tools = tools
         self._continuations = continuations
         self._end_session = end_session
-        self.silence_watch = SilenceWatch(state, appends, ran_out=self._left_unended)
+        self.silence_watch = SilenceWatch(
+            state, appends, fed=continuations.enabled, ran_out=self._left_unended
+        )
 
     def received(self, item: StageOutputReceived) -> None:
         """One output of one stage."""
@@ -282,8 +284,9 @@ class OutputFlow:
     def idle(self, item: StagesIdle) -> None:
         """All stages fell silent: a turn-mode response that is open has ended, said or not.
 
-        A model that speaks from unit to unit is silent between any two of them. What it says beside
-        the conversation, it says unasked from its beginning to its end.
+        A model that speaks from unit to unit is silent between any two of them; one that answers
+        unasked, before its next answer begins. What it says beside the conversation, it says
+        unasked from its beginning to its end.
         """
         state = self._state
         response = state.response
@@ -291,7 +294,9 @@ class OutputFlow:
             return
         self._beside.idle()
         self.silence_watch.idle(item)
-        if response is None or state.auto_responds or self._appends.answering:
+        if response is None or self._appends.answering:
+            return
+        if state.auto_responds and (self._continuations.enabled or not response.item_open):
             return
         if self._continuations.enabled:
             self._continuations.wanted()

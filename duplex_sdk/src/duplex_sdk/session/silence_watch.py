@@ -14,7 +14,7 @@ __all__ = ["SilenceWatch"]
 
 
 class SilenceWatch:
-    """Watches an open turn-mode response of which something came when all stages were idle.
+    """Watches an open response of which something came when all stages were idle.
 
     Idleness behind the newest unit ends a response. What a stage says after it, out of turn, would
     have nothing to end it: no news of idleness is due.
@@ -22,14 +22,21 @@ class SilenceWatch:
     Args:
         state: the session.
         appends: a unit to be answered brings such news.
+        fed: silent units keep this model going when it answers unasked; their number is limited.
         ran_out: ends the response that nothing ended in time.
     """
 
     def __init__(
-        self, state: SessionState, appends: AppendQueue, *, ran_out: Callable[[], None]
+        self,
+        state: SessionState,
+        appends: AppendQueue,
+        *,
+        fed: bool,
+        ran_out: Callable[[], None],
     ) -> None:
         self._state = state
         self._appends = appends
+        self._fed = fed
         self._ran_out = ran_out
         self._idle_since: tuple[int, int] | None = None
         self._deadline: float | None = None
@@ -62,5 +69,7 @@ class SilenceWatch:
     def _unended(self) -> bool:
         state = self._state
         idle = self._idle_since == (state.epoch, state.sequence.seq)
-        opened = state.open and state.response is not None and not state.auto_responds
+        opened = state.open and state.response is not None
+        if self._fed and state.auto_responds:
+            return False
         return idle and opened and not self._appends.answering
