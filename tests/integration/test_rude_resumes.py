@@ -1,13 +1,9 @@
-"""A client on the worst of networks: whatever breaks, no event is lost and none comes twice.
-
-``DUPLEX_RUDE_ROUNDS=500`` runs the full length.
-"""
+"""A client on the worst of networks: whatever breaks, no event is lost and none comes twice."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import random
 import socket
 import struct
@@ -22,7 +18,7 @@ from duplex_server.testing import Harness
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-ROUNDS = int(os.environ.get("DUPLEX_RUDE_ROUNDS", "60"))
+ROUNDS = 500
 APPEND = {
     "type": "input_audio_buffer.append",
     "audio": base64.b64encode(tone(100, 16_000)).decode(),
@@ -52,6 +48,7 @@ class Traveller:
     takeovers: int = 0
     returns: int = 0
     in_vain: int = 0
+    refused: int = 0
 
     @property
     def last_seq(self) -> int:
@@ -99,6 +96,7 @@ class Traveller:
                     self.returns += 1
                     return raw
                 assert answer["error"]["code"] in REFUSED
+                self.refused += 1
                 await raw.close()
                 await asyncio.sleep(0.005)
 
@@ -111,6 +109,7 @@ class Traveller:
         for raw, answer in zip(both, answers, strict=True):
             if answer["type"] == "error":
                 assert answer["error"]["code"] in REFUSED
+                self.refused += 1
                 await raw.close()
         if not any(won):
             return await self.come_back()
@@ -180,6 +179,8 @@ async def test_no_event_is_lost_or_repeated_over_rude_disconnects() -> None:
             client.note(await client.hear(raw))
         await raw.close()
         assert client.returns + client.takeovers >= ROUNDS
+        # Of each kind there were many: cut in a replay, raced for, or simply gone.
+        assert min(client.in_vain, client.takeovers, client.refused, client.returns) > 20
         assert server.omni.health().slots_used == 0
     ids = [event["event_id"] for event in client.told]
     assert len(set(ids)) == len(ids)
