@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from duplex_plugin_local.recogniser import Heard, Recogniser
 from duplex_plugin_local.recogniser_stage import RecogniserStage, Work
+from duplex_sdk.audio import PcmChunk
 from duplex_sdk.stage import StagePrompt, StageSession, StageUnit
 
 RATE = 16_000
@@ -101,8 +102,6 @@ def test_a_cancel_drops_the_unfinished_turn(make_bench: Any, scripted: Any) -> N
 
 
 def test_padding_of_the_last_unit_is_no_input(make_bench: Any, scripted: Any) -> None:
-    from duplex_sdk.audio import PcmChunk
-
     bench = make_bench(scripted)
     audio = PcmChunk.of(np.concatenate((loud(400), quiet(80))), RATE)
     bench.submit(StagePrompt(audio=audio, padding=RATE * 80 // 1000, is_speech=True, final=True))
@@ -119,6 +118,19 @@ def test_long_turns_are_cut_at_a_pause_and_joined(make_bench: Any, scripted: Any
     words = bench.finals[0].split()
     assert words[:2] == ["one", "two"]
     assert words.count("one") == 2
+
+
+def test_a_long_turn_that_comes_in_one_piece_is_cut_all_the_same(
+    make_bench: Any, scripted: Any
+) -> None:
+    bench = make_bench(scripted)
+    parts = [loud(9000), quiet(120), loud(15_000, seed=2), quiet(120), loud(15_000, seed=3)]
+    audio = PcmChunk.of(np.concatenate(parts), RATE)
+    bench.submit(StagePrompt(audio=audio, final=True))
+    bench.run()
+    assert max(scripted.calls) <= 24_000
+    assert sum(scripted.calls) == pytest.approx(audio.duration_ms, abs=1)
+    assert len(bench.finals) == 1
 
 
 def test_a_turn_without_audio_goes_straight_to_the_reply(make_bench: Any, scripted: Any) -> None:

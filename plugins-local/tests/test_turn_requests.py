@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from duplex_plugin_local import plugin
+from duplex_plugin_local.model import INPUT_RATE
+from duplex_plugin_local.speech import say
+from duplex_sdk.audio import PcmChunk, resample
 from duplex_server.entrypoints import AnswerPiece, Omni, Question, TurnModel
 
 
@@ -11,6 +14,10 @@ from duplex_server.entrypoints import AnswerPiece, Omni, Question, TurnModel
 def omni():
     with TurnModel.load(plugin).omni() as running:
         yield running
+
+
+def spoken(text: str) -> PcmChunk:
+    return resample(PcmChunk.of(*say(text)), INPUT_RATE)
 
 
 def words_of(pieces: list[AnswerPiece]) -> str:
@@ -38,3 +45,15 @@ def test_the_conversation_before_is_known(omni: Omni) -> None:
         {"role": "user", "content": "Can you repeat that?"},
     )
     assert "five" in words_of(list(omni.generate(Question(said)))).lower()
+
+
+def test_a_spoken_question_is_heard_and_answered_in_its_conversation(omni: Omni) -> None:
+    aloud = spoken("What is two plus three?")
+    pieces = list(omni.generate(Question(audio=aloud)))
+    assert words_of(pieces) == "2 plus 3 is 5."
+    said = (
+        {"role": "user", "content": "What is two plus three?"},
+        {"role": "assistant", "content": "2 plus 3 is 5."},
+    )
+    again = spoken("Can you repeat that?")
+    assert "5" in words_of(list(omni.generate(Question(said, again))))

@@ -102,6 +102,7 @@ class LocalPlugin(DuplexModelPlugin):
             ),
             duplex_plugin="duplex_plugin_local.model:LocalPlugin",
             turn_requests=True,
+            spoken_requests=True,
             stage_input=next_prompts if self._vllm_model is None else next_prompts_by_chat,
         )
 

@@ -39,6 +39,8 @@ SPECULATE_AFTER_MS = 150
 # Recognising costs more than in proportion to the length, so a long turn is cut at a pause.
 SEGMENT_MS = 12_000
 SEGMENT_FROM_MS = 7_000
+SEGMENT_TO_MS = 20_000
+LONGEST_MS = 24_000
 # For each ms of recognition partials wait so many: they take a fifth of the thread at most.
 _REST = 4
 # So many units of one session may wait at a stage, says the contract.
@@ -97,7 +99,9 @@ class Hearing:
     def work(self) -> Work:
         """The most urgent thing to do."""
         if self.final is not None:
-            return Work.FINAL
+            # A turn that came in one piece may be longer than the model takes.
+            is_long = self.utterance.duration_ms > LONGEST_MS
+            return Work.SEGMENT if is_long else Work.FINAL
         if not self.utterance.has_speech:
             return Work.NOTHING
         if self.utterance.silence_ms >= SPECULATE_AFTER_MS and self.guessed is None:
@@ -221,7 +225,7 @@ class RecogniserStage(StageModel[Hearing]):
 
     def _segment(self, unit: StageUnit[Hearing]) -> list[StageOutput]:
         hearing = unit.state
-        front = hearing.utterance.split(SEGMENT_FROM_MS)
+        front = hearing.utterance.split(SEGMENT_FROM_MS, SEGMENT_TO_MS)
         heard = self._recogniser.recognise(front, hearing.draft)
         hearing.finished = _join(hearing.finished, heard.text)
         hearing.draft = ()

@@ -77,11 +77,11 @@ class Utterance:
             self._pieces = [np.concatenate(self._pieces) if self._pieces else self._unmeasured[:0]]
         return self._pieces[0]
 
-    def split(self, earliest_ms: float) -> NDArray[np.float32]:
-        """Cut off the front at the quietest 100 ms after ``earliest_ms`` and return it."""
+    def split(self, earliest_ms: float, latest_ms: float) -> NDArray[np.float32]:
+        """Cut off the front at the quietest 100 ms between the two and return it."""
         window = 100 // _FRAME_MS
-        first = int(earliest_ms / _FRAME_MS)
-        sums = np.convolve(self._levels[first:], np.ones(window), mode="valid")
+        first, last = int(earliest_ms / _FRAME_MS), int(latest_ms / _FRAME_MS)
+        sums = np.convolve(self._levels[first:last], np.ones(window), mode="valid")
         cut = first + int(np.argmin(sums)) + window // 2
         samples = self.samples()
         self._pieces = [samples[cut * self._frame :]]

@@ -35,7 +35,7 @@ from duplex_sdk.stage import (
     StageSession,
     StageUnit,
 )
-from duplex_server.entrypoints import TurnModel, warm_up_turns
+from duplex_server.entrypoints import Question, RequestFailedError, TurnModel, warm_up_turns
 from duplex_server.serving import ServingOptions
 from duplex_server.testing import Harness, RunningServer, RunningTurnServer
 from websockets.asyncio.client import connect
@@ -114,6 +114,32 @@ class Choosy(Parroting):
         self, *, runtime_config: Mapping[str, Any], defaults: tuple[Mapping[str, Any], ...]
     ) -> tuple[Mapping[str, Any], ...]:
         return tuple({**stage, "temperature": runtime_config["heat"]} for stage in defaults)
+
+
+class Listener(StageModel[None]):
+    """Says how it was asked: the length and rate of the sound, and what was said before."""
+
+    def load(self, context: LoadContext) -> StageInfo:
+        return StageInfo()
+
+    def open(self, session: StageSession) -> None:
+        return None
+
+    def step_unit(self, unit: StageUnit[None], now: float) -> Iterable[StageOutput]:
+        prompt = unit.prompt
+        before = [message["content"][0]["text"] for message in prompt.messages]
+        assert prompt.audio is not None
+        ms, rate = round(prompt.audio.duration_ms), prompt.audio.rate
+        text = f"{prompt.kind}, {ms} ms at {rate} Hz after {before}"
+        return [unit.output(text=text, end_of_turn=prompt.final)]
+
+
+class Listening(Parroting):
+    """Hears requests."""
+
+    def pipeline(self) -> PipelineConfig:
+        stage = StageConfig("listener", f"{__name__}:Listener", quick=True)
+        return PipelineConfig((stage,), turn_requests=True, spoken_requests=True)
 
 
 class LocalSpec(PluginSpec):
@@ -279,6 +305,46 @@ async def test_what_the_model_cannot_read_is_refused(
     response = await post(server.url, {"messages": [{"role": "user", "content": content}]})
     assert (response.status_code, response.json()["error"]["code"]) == (status, "unsupported")
     assert TOLD == []
+
+
+def spoken(seconds: float, rate: int = 24_000) -> dict[str, Any]:
+    data = base64.b64encode(bytes(int(2 * rate * seconds))).decode()
+    return {"type": "input_audio", "input_audio": {"data": data, "format": "pcm16"}}
+
+
+async def test_model_that_hears_gets_the_spoken_turn_with_what_was_said_before() -> None:
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "hello"},
+        {"role": "user", "content": [{"type": "text", "text": "listen"}, spoken(2.5)]},
+    ]
+    async with Harness().turn_server(spec(Listening)) as server:
+        answer = (await post(server.url, {"messages": messages})).json()
+    content = answer["choices"][0]["message"]["content"]
+    assert content == "audio, 2500 ms at 16000 Hz after ['hi', 'hello', 'listen']"
+
+
+@pytest.mark.parametrize(
+    ("parts", "code", "says"),
+    [
+        ([[spoken(0.1)], [{"type": "text", "text": "well?"}]], "unsupported", "the last message"),
+        ([[spoken(0.1)], [spoken(0.1)]], "unsupported", "only the last message"),
+        ([[spoken(0.0)]], "bad_audio", "no sound"),
+    ],
+)
+async def test_sound_elsewhere_is_refused(parts: list[Any], code: str, says: str) -> None:
+    async with Harness().turn_server(spec(Listening)) as server:
+        messages = [{"role": "user", "content": content} for content in parts]
+        refused = await post(server.url, {"messages": messages})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"]) == (400, code)
+    assert says in error["message"]
+
+
+async def test_engine_refuses_sound_that_its_model_does_not_take() -> None:
+    async with TurnModel.load(spec()).async_omni() as omni:
+        with pytest.raises(RequestFailedError, match="written requests only"):
+            await anext(omni.generate(Question(audio=PcmChunk.silence(1600, RATE))))
 
 
 async def test_the_plugin_has_its_say_as_in_a_session() -> None:

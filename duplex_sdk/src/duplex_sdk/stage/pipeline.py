@@ -23,6 +23,9 @@ class PipelineConfig:
         stages: in order; the output of the last one goes to the client.
         duplex_plugin: the factory of the session plugin, ``"package.module:Class"``; None: none.
         turn_requests: it can also serve requests without a session.
+        spoken_requests: in those the last turn may be spoken: stage 0 then gets one ``final``
+            prompt of kind ``audio`` with the whole of it, and the conversation before it in
+            ``messages``.
         stage_input: makes the next stage's prompts of an output; called in the engine, must be
             pure but for ``StageInputContext.memo``.
     """
@@ -30,6 +33,7 @@ class PipelineConfig:
     stages: tuple[StageConfig, ...]
     duplex_plugin: str | None = None
     turn_requests: bool = False
+    spoken_requests: bool = False
     stage_input: StageInput = pass_on
 
     def __post_init__(self) -> None:

@@ -113,12 +113,14 @@ class Orchestrator(OrchestratorBase):
         request = TurnRequestState(request_id, request_id, sink=message.sink)
         self._requests[request_id] = self._turns[request_id] = request
         stream = self.add_stream(self._stage_sessions(message))
-        stream.messages = message.prompt.messages[:-1]
+        stream.messages = message.before
         self.spawn(self._submit_turn(request, message))
 
     def _refusal(self, message: AddRequest) -> RequestFailedError | None:
         if message.request_id in self._streams or message.request_id in self._requests:
             return RequestFailedError("invalid_argument", "this request is under way already")
+        if message.prompt.audio is not None and not self.pipeline.spoken_requests:
+            return RequestFailedError("unsupported", "this model answers written requests only")
         if message.sampling and len(message.sampling) != len(self.pools):
             return RequestFailedError("invalid_argument", "sampling has not one part per stage")
         if len(self._turns) >= self.turn_request_places:

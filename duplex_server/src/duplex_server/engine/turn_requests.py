@@ -94,7 +94,7 @@ class AddRequest:
 
     Attributes:
         request_id: unique; also names the state that the stages make for it.
-        prompt: of stage 0; ``final``, kind ``conversation``.
+        prompt: of stage 0; ``final``, kind ``conversation``, or ``audio`` for a spoken turn.
         sink: where the answer goes.
         config: what the stages are told, in the words of a public session object.
         runtime: what a plugin made of it.
@@ -109,6 +109,12 @@ class AddRequest:
     runtime: Mapping[str, Json] = field(default_factory=dict)
     sampling: tuple[Mapping[str, Json], ...] = ()
     seed: int = 0
+
+    @property
+    def before(self) -> tuple[Mapping[str, Json], ...]:
+        """The conversation before the turn that is to be answered."""
+        messages = self.prompt.messages
+        return messages if self.prompt.kind == "audio" else messages[:-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from duplex_sdk.stage import Image, StagePrompt
 from duplex_server.engine.turn_requests import AddRequest
 
 if TYPE_CHECKING:
+    from duplex_sdk.audio import PcmChunk
     from duplex_sdk.stage import Json
 
     from duplex_server.engine.turn_requests import AnswerSink
@@ -29,6 +30,8 @@ class Question:
     Attributes:
         messages: ``{"role", "content"}`` mappings, the last one being what is answered; or one
             text by the user.
+        audio: what is answered instead, the user's spoken turn, at the model's input rate;
+            ``messages`` is then what was said before it, perhaps nothing.
         images: encoded frames that belong to it.
         config: how to answer, in the words of a public session object: ``instructions``,
             ``output_modalities``, ``voice`` and so on.
@@ -37,7 +40,8 @@ class Question:
         seed: for the model's random numbers; None: another one each time.
     """
 
-    messages: Messages
+    messages: Messages = ()
+    audio: PcmChunk | None = None
     images: tuple[Image, ...] = ()
     config: Mapping[str, Json] = field(default_factory=dict)
     runtime: Mapping[str, Json] = field(default_factory=dict)
@@ -48,9 +52,9 @@ class Question:
         """Refuse an empty conversation.
 
         Raises:
-            ValueError: there are no messages.
+            ValueError: there is neither a message nor sound.
         """
-        if not self.messages:
+        if not self.messages and self.audio is None:
             raise ValueError("nothing is asked")
 
     def request(self, sink: AnswerSink) -> AddRequest:
@@ -59,7 +63,13 @@ class Question:
         messages = ({"role": "user", "content": said},) if isinstance(said, str) else tuple(said)
         return AddRequest(
             f"turn-{secrets.token_hex(16)}",
-            StagePrompt(kind="conversation", messages=messages, images=self.images, final=True),
+            StagePrompt(
+                kind="conversation" if self.audio is None else "audio",
+                audio=self.audio,
+                messages=messages,
+                images=self.images,
+                final=True,
+            ),
             sink,
             config=self.config,
             runtime=self.runtime,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from duplex_sdk.audio import OutputEncoder
+from duplex_sdk.audio import BadAudioError, InputDecoder, OutputEncoder, PcmChunk
 from duplex_sdk.plugin import DuplexConfigError, DuplexRuntimeConfigError, DuplexSessionConfig
-from duplex_sdk.protocol.duplex import CreateItem, CreateResponse
+from duplex_sdk.protocol.duplex import AppendAudio, Commit, CreateItem
 
 from duplex_server.entrypoints import Question
 
@@ -68,6 +68,8 @@ class EngineChatCompletionsAdapter(ChatCompletionsAdapter):
 
     async def _ask(self, asked: ChatRequest) -> ChatAnswer:
         messages = tuple(self._messages(asked))
+        # Minutes of sound take a while to be read.
+        audio = await asyncio.to_thread(self._spoken, asked) if asked.is_spoken else None
         try:
             config = self._config(asked)
             runtime = await self._runtime(config)
@@ -77,7 +79,9 @@ class EngineChatCompletionsAdapter(ChatCompletionsAdapter):
             )
         except (DuplexConfigError, DuplexRuntimeConfigError) as error:
             raise ChatRefusedError(error.code, error.message, param=error.param) from error
-        question = Question(messages, config=config, runtime=runtime, sampling=tuple(sampling))
+        question = Question(
+            messages, audio, config=config, runtime=runtime, sampling=tuple(sampling)
+        )
         encoder = None
         if asked.audio is not None:
             rate = self._capabilities.output_sample_rate_hz
@@ -100,15 +104,36 @@ class EngineChatCompletionsAdapter(ChatCompletionsAdapter):
             raise ChatRefusedError("timeout", "the model's plugin did not answer") from error
 
     def _messages(self, asked: ChatRequest) -> Iterator[Mapping[str, Any]]:
-        """The conversation as a chat model reads it."""
+        """The conversation as a chat model reads it, without a spoken turn at its end."""
         for command in asked.commands:
             if isinstance(command, CreateItem):
                 parts = [self._part(part) for part in command.item["content"]]
                 yield {"role": command.item["role"], "content": parts}
-            elif not isinstance(command, CreateResponse):
-                raise ChatRefusedError(
-                    "unsupported", "this server answers written questions only", param="messages"
-                )
+
+    def _spoken(self, asked: ChatRequest) -> PcmChunk:
+        """The turn to be answered, at the model's rate."""
+        if not self._omni.pipeline.spoken_requests:
+            raise ChatRefusedError(
+                "unsupported", "this server answers written questions only", param="messages"
+            )
+        commits = sum(isinstance(each, Commit) for each in asked.commands)
+        if commits != 1 or not isinstance(asked.commands[-1], Commit):
+            raise ChatRefusedError(
+                "unsupported", "only the last message may be spoken here", param="messages"
+            )
+        decoder = InputDecoder(self._capabilities.input_sample_rate_hz)
+        try:
+            decoded = [
+                decoder.decode(each.audio, each.format or "", each.sample_rate_hz or 0)
+                for each in asked.commands
+                if isinstance(each, AppendAudio)
+            ]
+        except BadAudioError as error:
+            raise ChatRefusedError("bad_audio", str(error), param="messages") from error
+        whole = PcmChunk.join([*decoded, decoder.flush()])
+        if whole is None:
+            raise ChatRefusedError("bad_audio", "the question holds no sound", param="messages")
+        return whole
 
     def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
         if part["type"] != "input_image":

@@ -54,6 +54,11 @@ class ChatRequest:
     include_usage: bool
     audio: AudioFormat | None
 
+    @property
+    def is_spoken(self) -> bool:
+        """Whether something of the question is sound."""
+        return any(isinstance(command, Commit) for command in self.commands)
+
 
 def parse_chat_request(body: bytes) -> ChatRequest:
     """Read the JSON body of a request.
