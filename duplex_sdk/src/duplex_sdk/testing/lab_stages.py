@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from duplex_sdk.session import DuplexEngineSession, inputs
-from duplex_sdk.stage import Json, StageInputContext, StageOutput, StageSession, UnitRequest
+from duplex_sdk.stage import (
+    Json,
+    StageError,
+    StageInputContext,
+    StageOutput,
+    StageSession,
+    UnitRequest,
+)
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import (
@@ -41,6 +48,9 @@ class LabStages:
         pipeline: the stages.
         hosts: one per stage, their models loaded.
         feed: takes what happened, in order.
+
+    Attributes:
+        failures: what the models could not do, in order, however small.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class LabStages:
         self._hosts = tuple(hosts)
         self._feed = feed
         self._last = len(self._hosts) - 1
+        self.failures: list[StageError] = []
         self._context: DuplexStageRequestContext | None = None
         self._epoch = 0
         self._seq = 0
@@ -93,6 +104,16 @@ class LabStages:
             waiting.clear()
         for host in self._hosts:
             host.close(self._session.session_id)
+
+    @property
+    def open_count(self) -> int:
+        """In how many stages the session is open."""
+        return sum(host.session_count for host in self._hosts)
+
+    @property
+    def close_failures(self) -> int:
+        """How many ``close`` calls of the models raised."""
+        return sum(host.close_failures for host in self._hosts)
 
     def _tell(self, context: DuplexStageRequestContext) -> None:
         """Open the stages, or bring them up to date."""
@@ -147,8 +168,11 @@ class LabStages:
         result = self._hosts[index].step()
         accepted = self._session.accepted_seq
         for output in result.outputs:
+            if output.error is not None:
+                self.failures.append(output.error)
             self._route(index, output)
         for _, error in result.failed:
+            self.failures.append(error)
             self._feed(inputs.StageFailed(error.code, error.message))
         self._with_stage[index] = max(0, self._with_stage[index] - len(result.taken))
         self._hand_on(index)

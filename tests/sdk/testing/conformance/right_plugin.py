@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 from duplex_sdk.audio import PcmChunk
-from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, PluginOption, PluginSpec
+from duplex_sdk.plugin import (
+    AppendRequest,
+    DuplexAppendPlan,
+    DuplexCapabilities,
+    DuplexModelPlugin,
+    PluginOption,
+    PluginSpec,
+)
 from duplex_sdk.stage import (
     Json,
     LoadContext,
@@ -20,6 +28,8 @@ from duplex_sdk.stage import (
     StagePrompt,
     StageSession,
     StageUnit,
+    ToolCall,
+    sentences,
 )
 from msgspec import structs
 
@@ -34,6 +44,7 @@ class Talk:
     seed: int
     words: deque[str] = field(default_factory=deque)
     heard_ms: float = 0.0
+    called: bool = False
 
 
 Unit = StageUnit[Talk]
@@ -101,9 +112,57 @@ def replace_again(output: StageOutput) -> StageOutput:
     return structs.replace(output, again_ms=None)
 
 
+@cache
 def sound(word: str) -> PcmChunk:
     source = np.random.default_rng(list(word.encode()))
     return PcmChunk.of(source.uniform(-0.2, 0.2, RATE * WORD_MS // 1000), RATE)
+
+
+class RightCallingModel(RightModel):
+    """Looks something up before it answers: the first turn of a session that has a tool."""
+
+    def open(self, session: StageSession) -> Talk:
+        return Talk(session.seed, called=not session.config.get("tools"))
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        results = unit.prompt.data.get("results", ())
+        if unit.prompt.final and self.calls(unit.state):
+            unit.state.called = True
+            call = ToolCall("look", '{"place": "here"}', f"call_{unit.state.seed}")
+            return (unit.output(tool_call=call, end_of_turn=True),)
+        if results:
+            took = {"took": [each["call_id"] for each in results]}
+            unit.state.words.extend(self.of_results(results))
+            return (unit.output(data=took), *super().step_unit(unit, now))
+        return super().step_unit(unit, now)
+
+    def calls(self, talk: Talk) -> bool:
+        return not talk.called
+
+    def of_results(self, results: Iterable[Mapping[str, Json]]) -> list[str]:
+        return [f"It says {each['output']}. " for each in results]
+
+
+class RightVoiceModel(RightModel):
+    """The second of two stages: it speaks the words that the first one wrote."""
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        unit.state.words.extend((unit.prompt.text or "").split())
+        if unit.state.words:
+            yield self.say(unit, unit.state.words.popleft())
+
+
+class RightWritingModel(RightModel):
+    """The first of two stages: it writes its answer at once."""
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        for output in super().step_unit(unit, now):
+            if output.audio is None:
+                yield output
+                continue
+            words = [output.text or "", *unit.state.words]
+            unit.state.words.clear()
+            yield unit.output(text=" ".join(words), end_of_turn=True)
 
 
 class Right(DuplexModelPlugin):
@@ -135,6 +194,58 @@ class RightNative(Right):
 
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
         return DuplexCapabilities.native(supports_multi_session=True, chunk_period_ms=WORD_MS)
+
+
+class RightSeeing(Right):
+    """Takes camera frames."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        known = super().capabilities(max_sessions=max_sessions)
+        return replace(known, optional_input_modalities=("video",))
+
+
+class RightCalling(Right):
+    """Calls functions; results wait in the runtime config until the model took them."""
+
+    private_runtime_config_keys = frozenset({"results"})
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return replace(super().capabilities(max_sessions=max_sessions), supports_tools=True)
+
+    def runtime_config_for_function_output(
+        self, config: Mapping[str, Json], current: Mapping[str, Json], item: Mapping[str, Json]
+    ) -> Mapping[str, Json] | None:
+        return {**current, "results": [*current.get("results", ()), dict(item)]}
+
+    def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
+        plan, results = super().plan_append(request), request.session.runtime.get("results")
+        if not results:
+            return plan
+        return DuplexAppendPlan(structs.replace(plan.prompt, data={"results": list(results)}))
+
+    def runtime_config_after_model_output(
+        self, current: Mapping[str, Json], data: Mapping[str, Json]
+    ) -> Mapping[str, Json] | None:
+        if "took" not in data:
+            return None
+        left = [each for each in current.get("results", ()) if each["call_id"] not in data["took"]]
+        return {**current, "results": left}
+
+
+class RightCascade(Right):
+    """Two stages: one writes, one speaks."""
+
+    stage_input = staticmethod(sentences)
+
+    def pipeline(self) -> PipelineConfig:
+        voice = f"wrong_models:{self.options['model']}"
+        return PipelineConfig(
+            (
+                StageConfig("write", "right_plugin:RightWritingModel"),
+                StageConfig("speak", voice),
+            ),
+            stage_input=self.stage_input,
+        )
 
 
 spec = PluginSpec(

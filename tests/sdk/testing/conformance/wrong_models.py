@@ -12,9 +12,19 @@ import numpy as np
 from duplex_sdk.audio import PcmChunk
 from duplex_sdk.stage import LoadContext, StageInfo, StageOutput, StagePrompt, StageSession
 from msgspec.structs import replace
-from right_plugin import RATE, WORD_MS, RightModel, RightNativeModel, Talk, Unit
+from right_plugin import (
+    RATE,
+    WORD_MS,
+    RightCallingModel,
+    RightModel,
+    RightNativeModel,
+    RightVoiceModel,
+    Talk,
+    Unit,
+    sound,
+)
 
-__all__ = ["RightModel", "RightNativeModel"]
+__all__ = ["RightCallingModel", "RightModel", "RightNativeModel", "RightVoiceModel"]
 
 TABLE: list[Talk] = []
 
@@ -268,6 +278,136 @@ class ThreeRows(RightModel):
 
     def close(self, state: Talk) -> None:
         self.taken -= 1
+
+
+class SkipsLateWords(RightModel):
+    """Keeps in time by leaving out what should have been said by now."""
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        last = unit.state.__dict__.get("last", now)
+        unit.state.__dict__["last"] = now
+        if unit.prompt.kind == "tick" and now - last > 0.15 and len(unit.state.words) > 1:
+            unit.state.words.popleft()
+        return super().step_unit(unit, now)
+
+
+class ChokesOnPictures(RightModel):
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        if unit.prompt.images:
+            raise NotImplementedError("no vision tower in this checkpoint")
+        return super().step_unit(unit, now)
+
+
+class NeedsResidue(RightModel):
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        if unit.prompt.final:
+            assert unit.prompt.audio is not None
+        return super().step_unit(unit, now)
+
+
+class ChokesOnPadding(RightModel):
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        assert not unit.prompt.padding, "half a unit"
+        return super().step_unit(unit, now)
+
+
+class HandsOutTensors(RightModel):
+    def say(self, unit: Unit, word: str) -> StageOutput:
+        return replace(super().say(unit, word), data={"hidden": np.zeros(3)})  # type: ignore[dict-item]
+
+
+class DiesOfALateCancel(RightModel):
+    def cancel(self, state: Talk, epoch: int, heard_ms: float) -> None:
+        state.words.pop()
+        super().cancel(state, epoch, heard_ms)
+
+
+class DiesOfASecondCancel(RightModel):
+    def cancel(self, state: Talk, epoch: int, heard_ms: float) -> None:
+        state.__dict__["stopped"] = state.__dict__.get("stopped", 0) + 1
+        assert state.__dict__["stopped"] < 2, "the stream was closed by the first cancel"
+        super().cancel(state, epoch, heard_ms)
+
+
+class ClosesOnlyWhatSpoke(RightModel):
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        unit.state.__dict__["stream"] = True
+        return super().step_unit(unit, now)
+
+    def close(self, state: Talk) -> None:
+        del state.__dict__["stream"]
+
+
+class HasThreeRows(RightModel):
+    """Does not say when it loads that it has no more."""
+
+    def load(self, context: LoadContext) -> StageInfo:
+        self.taken = 0
+        return StageInfo()
+
+    def open(self, session: StageSession) -> Talk:
+        if self.taken == 3:
+            raise RuntimeError("all rows are taken")
+        self.taken += 1
+        return super().open(session)
+
+    def close(self, state: Talk) -> None:
+        self.taken -= 1
+
+
+class OneAtATime(RightModel):
+    """While it answers one session another one fails."""
+
+    talking = ""
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        assert self.talking in ("", unit.session_id), "the generator is already running"
+        self.talking = unit.session_id
+        yield from super().step_unit(unit, now)
+        if not unit.state.words:
+            self.talking = ""
+
+
+class Pours(RightModel):
+    """Hands out ten minutes of speech before anybody could hear the first."""
+
+    def reply(self, talk: Talk, prompt: StagePrompt, length: str) -> list[str]:
+        return [length] * 6000
+
+    def say(self, unit: Unit, word: str) -> StageOutput:
+        left = bool(unit.state.words)
+        return unit.output(audio=sound(word), end_of_turn=not left, again_ms=0 if left else None)
+
+
+class GivesUpOnSilence(RightModel):
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        last = unit.state.__dict__.get("last", now)
+        unit.state.__dict__["last"] = now
+        if now - last > 11:
+            raise TimeoutError("the caller has hung up")
+        return super().step_unit(unit, now)
+
+
+class NeverCalls(RightCallingModel):
+    def calls(self, talk: Talk) -> bool:
+        return False
+
+
+class IgnoresToolResults(RightCallingModel):
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        if unit.prompt.data.get("results"):
+            return ()
+        return super().step_unit(unit, now)
+
+
+class VoiceIgnoresCancel(RightVoiceModel):
+    def cancel(self, state: Talk, epoch: int, heard_ms: float) -> None:
+        pass
+
+
+class VoiceDiesOfACancel(RightVoiceModel):
+    def cancel(self, state: Talk, epoch: int, heard_ms: float) -> None:
+        del state.words
 
 
 class RaisesInUnload(RightModel):

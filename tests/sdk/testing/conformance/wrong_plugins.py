@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from duplex_sdk.plugin import (
     AppendPiece,
     AppendRequest,
@@ -15,17 +16,32 @@ from duplex_sdk.plugin import (
     DuplexDataPlane,
     DuplexModelSessionState,
     ModelResult,
+    OutputContext,
     PcmReservation,
     UnitBuffer,
 )
-from duplex_sdk.stage import Json, PipelineConfig, StageOutput
+from duplex_sdk.stage import (
+    Json,
+    PipelineConfig,
+    StageInputContext,
+    StageOutput,
+    StagePrompt,
+    pass_on,
+)
 from msgspec.structs import replace
-from right_plugin import Right
+from right_plugin import Right, RightCalling, RightCascade, RightSeeing
 
 
 class CannotBeMade(Right):
     def __init__(self, options: Mapping[str, Json]) -> None:
         raise FileNotFoundError("weights.bin")
+
+
+class NeedsAnOption(Right):
+    def __init__(self, options: Mapping[str, Json]) -> None:
+        super().__init__(options)
+        if "weights" not in options:
+            raise ValueError("which weights?")
 
 
 class OtherCapabilitiesEachTime(Right):
@@ -101,6 +117,61 @@ class CountsItsPlans(Right):
     def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
         plan = super().plan_append(request)
         return DuplexAppendPlan(replace(plan.prompt, data={"plan": next(self.count)}))
+
+
+class DropsPictures(RightSeeing):
+    def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
+        plan = super().plan_append(request)
+        return DuplexAppendPlan(replace(plan.prompt, images=()))
+
+
+class ForgetsToolResults(RightCalling):
+    """Keeps the newest result only."""
+
+    def runtime_config_for_function_output(
+        self, config: Mapping[str, Json], current: Mapping[str, Json], item: Mapping[str, Json]
+    ) -> Mapping[str, Json] | None:
+        return {**current, "results": [dict(item)]}
+
+
+class PlansTensors(Right):
+    def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
+        plan = super().plan_append(request)
+        audio = plan.prompt.audio
+        mel = None if audio is None else np.abs(np.fft.rfft(audio.numpy()))
+        return DuplexAppendPlan(replace(plan.prompt, data={"mel": mel}))
+
+
+class DecidesByCounter(RightCascade):
+    count = itertools.count()
+
+    def project_intermediate_output(self, output: StageOutput, context: OutputContext) -> bool:
+        return next(self.count) % 2 == 0
+
+
+REMEMBERED: dict[str, Any] = {"text": ""}
+
+
+def _remembering(output: StageOutput, context: StageInputContext) -> Sequence[StagePrompt]:
+    """What one output brought goes on with the next one: of whichever session that is."""
+    text, REMEMBERED["text"] = REMEMBERED["text"], output.text or REMEMBERED["text"]
+    return pass_on(replace(output, text=text or "Well."), context)
+
+
+class RemembersInStageInput(RightCascade):
+    stage_input = staticmethod(_remembering)
+
+
+class _ObjectPlane(DuplexDataPlane):
+    def project(
+        self, output: StageOutput, *, state: DuplexModelSessionState, context: object
+    ) -> Iterable[ModelResult]:
+        for result in super().project(output, state=state, context=context):
+            yield replace(result, metadata={"context": context})
+
+
+class TellsObjects(Right):
+    data_plane = _ObjectPlane()
 
 
 class _TwicePlane(DuplexDataPlane):
@@ -186,6 +257,18 @@ class _UncountedBuffer(UnitBuffer):
         return 0
 
 
+class _OneWayBuffer(UnitBuffer):
+    """A unit that goes back goes to the end."""
+
+    def prepare_append(
+        self, piece: AppendPiece, *, operation_id: str, allow_emit: bool
+    ) -> PcmReservation | None:
+        taken = super().prepare_append(piece, operation_id=operation_id, allow_emit=allow_emit)
+        if taken is not None:
+            taken.rollback = taken.commit  # type: ignore[method-assign]
+        return taken
+
+
 class _StickyBuffer(UnitBuffer):
     def clear(self) -> None:
         pass
@@ -217,6 +300,10 @@ class CutsTooEarly(_Buffered):
 
 class CountsNothing(_Buffered):
     buffer = _UncountedBuffer
+
+
+class KeepsWhatWasGivenBack(_Buffered):
+    buffer = _OneWayBuffer
 
 
 class NeverClears(_Buffered):

@@ -21,6 +21,7 @@ from duplex_sdk.plugin import (
 )
 from duplex_sdk.session.read_only import read_only
 from duplex_sdk.stage import (
+    Image,
     Json,
     StageError,
     StageInputContext,
@@ -48,7 +49,8 @@ class BenchSession:
     Attributes:
         stages: the session as each stage is told of it.
         state: the plugin's own memory of it.
-        said: what its stages handed out, in order.
+        prompts: what its stages were given, in order.
+        said: what they handed out, in order.
         failures: why it ended, if it did.
         conversation: what was said before, as the plugin sees it.
     """
@@ -59,6 +61,7 @@ class BenchSession:
     turn_id: int = 0
     appended: int = 0
     conversation: tuple[Mapping[str, Json], ...] = ()
+    prompts: list[StagePrompt] = field(default_factory=list)
     said: list[Said] = field(default_factory=list)
     failures: list[StageError] = field(default_factory=list)
     memo: dict[int, dict[str, Json]] = field(default_factory=lambda: defaultdict(dict))
@@ -85,14 +88,15 @@ class StageBench:
 
     Attributes:
         now: the virtual clock, seconds.
+        late_s: how long after its moment each step is taken, as on a busy machine.
         steps: how many steps were taken.
         sessions: by id; closed ones stay to be read.
         nan_samples: samples that were no numbers.
         took: stage ids and how long their steps took, seconds of real time.
-        close_failures: how many ``close`` calls raised.
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, *, late_s: float = 0.0) -> None:
+        self.late_s = late_s
         self.now = subject.models.next_clock()
         self.steps = 0
         self.nan_samples = 0
@@ -167,17 +171,18 @@ class StageBench:
 
     # input
 
-    def say(self, session_id: str, audio: PcmChunk) -> None:
+    def say(self, session_id: str, audio: PcmChunk, *, images: tuple[Image, ...] = ()) -> None:
         """A turn of the user, and the wish for an answer, as this kind of model is given it."""
-        self.say_all({session_id: audio})
+        self.say_all({session_id: audio}, images=images)
 
-    def say_all(self, turns: Mapping[str, PcmChunk]) -> None:
-        """The users of several sessions speak at the same time."""
+    def say_all(self, turns: Mapping[str, PcmChunk], *, images: tuple[Image, ...] = ()) -> None:
+        """The users of several sessions speak at the same time, and show ``images``."""
         if not (self._subject.native or self._subject.plugin.early_input):
             for session_id, audio in turns.items():
-                self._submit(session_id, AppendPiece(audio=audio, is_speech=True, final=True))
+                turn = AppendPiece(audio=audio, is_speech=True, images=images, final=True)
+                self._submit(session_id, turn)
             return
-        self._stream(turns, is_speech=True)
+        self._stream(turns, is_speech=True, images=images)
         if not self._subject.native:
             for session_id in turns:
                 self.commit(session_id)
@@ -214,10 +219,21 @@ class StageBench:
         self._submit(session_id, AppendPiece(kind="conversation"))
         session.conversation = ()
 
-    def _stream(self, turns: Mapping[str, PcmChunk], *, is_speech: bool) -> None:
+    def _stream(
+        self,
+        turns: Mapping[str, PcmChunk],
+        *,
+        is_speech: bool,
+        images: tuple[Image, ...] = (),
+    ) -> None:
         """Units of all the sessions in step with each other, in real time for a native model."""
         cut = [
-            [(session_id, unit) for unit in self._units(session_id, audio, is_speech)]
+            [
+                (session_id, unit)
+                for unit in self._units(
+                    session_id, AppendPiece(audio=audio, is_speech=is_speech, images=images)
+                )
+            ]
             for session_id, audio in turns.items()
         ]
         period = (self._subject.capabilities.chunk_period_ms or 0) / 1000
@@ -226,9 +242,8 @@ class StageBench:
                 self._submit(session_id, unit)
             self.run(period)
 
-    def _units(self, session_id: str, audio: PcmChunk, is_speech: bool) -> list[AppendPiece]:
+    def _units(self, session_id: str, piece: AppendPiece) -> list[AppendPiece]:
         buffer = self.sessions[session_id].state.audio_buffer
-        piece = AppendPiece(audio=audio, is_speech=is_speech)
         units: list[AppendPiece] = []
         while True:
             cut = buffer.prepare_append(piece, operation_id="unit", allow_emit=True)
@@ -264,6 +279,7 @@ class StageBench:
     def prompt(self, session: BenchSession, stage: int, prompt: StagePrompt) -> None:
         """One unit for a stage, whatever the plugin would have planned."""
         self._seq += 1
+        session.prompts.append(prompt)
         unit = UnitRequest(
             session.session_id,
             session.request_id,
@@ -294,7 +310,7 @@ class StageBench:
         if not waiting:
             return False
         at, index = min(waiting)
-        self.now = max(self.now, at)
+        self.now = max(self.now, min(at + self.late_s, end))
         self.steps += 1
         if self.steps > MOST_STEPS:
             breach(

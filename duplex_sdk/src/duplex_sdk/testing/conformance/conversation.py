@@ -38,9 +38,11 @@ def take_turns_together(
     return {session_id: hear(bench.sessions[session_id], at) for session_id, at in since.items()}
 
 
-def run_alone(subject: Subject, session_id: str, *numbers: int, **changes: Json) -> list[Answer]:
-    """A session of its own takes some turns and is closed."""
-    with StageBench(subject) as bench:
+def run_alone(
+    subject: Subject, session_id: str, *numbers: int, late_s: float = 0.0, **changes: Json
+) -> list[Answer]:
+    """A session of its own takes some turns and is closed; each step is ``late_s`` too late."""
+    with StageBench(subject, late_s=late_s) as bench:
         bench.open(session_id, **changes)
         return [take_turn(subject, bench, session_id, number) for number in numbers]
 

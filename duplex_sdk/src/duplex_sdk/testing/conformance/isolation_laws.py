@@ -18,9 +18,6 @@ from .subject import Subject
 
 __all__ = ["IsolationLaws"]
 
-POINTS = (1, 2, 3, 5, 8)
-"""After so many steps of an answer it is cancelled, or its session closed."""
-
 TOGETHER = 3
 AGAIN = 6
 
@@ -84,11 +81,8 @@ class IsolationLaws:
         if conformance.capabilities.cancel_effect == "mutes":
             does_not_apply("the model says that it cannot be stopped (cancel_effect 'mutes')")
         whole = run_alone(conformance, "cancel", 0, 1)
-        for point in POINTS:
-            broken = _cancelled(conformance, point)
-            if broken is None:
-                break
-            before, after = broken
+        for point in _points(conformance):
+            before, after = _cancelled(conformance, point)
             rest = _rest(whole[0], before)
             require(
                 not (_goes_on(rest, after) and not _goes_on(rest, whole[1])),
@@ -100,25 +94,23 @@ class IsolationLaws:
     def test_a_session_goes_on_after_a_cancel(self, conformance: Subject) -> None:
         """Cancelled at any point, the next turn is served like any other."""
         expected = run_alone(conformance, "cancel", 0, 1)[1].says_something
-        for point in POINTS:
-            broken = _cancelled(conformance, point)
-            if broken is None:
-                break
+        for point in _points(conformance):
+            _, after = _cancelled(conformance, point)
             require(
-                not broken[1].errors and broken[1].says_something >= expected,
+                not after.errors and after.says_something >= expected,
                 f"cancelled after step {point}, the next turn was not answered:"
-                f" {'; '.join(broken[1].errors) or 'no output'}",
+                f" {'; '.join(after.errors) or 'no output'}",
                 "cancel() ends the answer, not the session: leave the state ready for a new turn",
             )
 
     def test_a_closed_session_takes_nothing_down(self, conformance: Subject) -> None:
         """A close in the middle of an answer touches nobody else, and raises nothing."""
-        for point in POINTS:
+        for point in _points(conformance):
             with StageBench(conformance) as bench:
+                bench.open("silent")
+                bench.close("silent")
                 bench.open("leaves")
-                bench.say("leaves", conformance.turn(0))
-                for _ in range(point):
-                    bench.step(bench.now + conformance.settings.answers_within_s)
+                _speak_and_step(conformance, bench, "leaves", point)
                 bench.close("leaves")
                 bench.open("stays")
                 take_turn(conformance, bench, "stays", 1)
@@ -171,36 +163,46 @@ def _same(
             breach(f"{problem} (turn {number + 1}: {difference})", advice)
 
 
-def _cancelled(subject: Subject, point: int) -> tuple[Answer, Answer] | None:
-    """What was said before a cancel after ``point`` steps, and in the turn that follows it.
+def _points(subject: Subject) -> list[int]:
+    """Steps of an answer, from before the first to after the last, spread over it."""
+    most = max(1, subject.settings.cancel_points - 1)
+    with StageBench(subject) as bench:
+        bench.open("points")
+        count = _speak_and_step(subject, bench, "points", None)
+    return sorted({round(count * part / most) for part in range(most + 1)})
 
-    None: the answer was over by then.
-    """
+
+def _cancelled(subject: Subject, point: int) -> tuple[Answer, Answer]:
+    """What was said before a cancel after ``point`` steps, and in the turn that follows it."""
     with StageBench(subject) as bench:
         session = bench.open("cancel")
-        bench.say("cancel", subject.turn(0))
-        if subject.native and not _speaks(subject, bench, point):
-            return None
-        if not subject.native:
-            for _ in range(point):
-                if not bench.step(bench.now + subject.settings.answers_within_s):
-                    return None
+        _speak_and_step(subject, bench, "cancel", point)
         before = hear(session)
         bench.cancel("cancel", 100.0)
         session.turn_id += 1
         return before, take_turn(subject, bench, "cancel", 1)
 
 
-def _speaks(subject: Subject, bench: StageBench, point: int) -> bool:
-    """Silence until a native model has handed out ``point`` pieces of an answer."""
-    session = bench.sessions["cancel"]
+def _speak_and_step(subject: Subject, bench: StageBench, session_id: str, steps: int | None) -> int:
+    """The user speaks, the answer goes on for so many steps; None: to its end. How many it took.
+
+    A step of a native model is a piece of what it says: it takes many more to listen.
+    """
+    bench.say(session_id, subject.turn(0))
+    within = subject.settings.answers_within_s
+    taken = 0
+    if not subject.native:
+        end = bench.now + within
+        while taken != steps and bench.step(end):
+            taken += 1
+        return taken
     unit = (subject.capabilities.chunk_period_ms or 100) / 1000
-    for _ in range(int(subject.settings.answers_within_s / unit)):
-        spoken = [each for each in session.said if each.shown and each.output.audio is not None]
-        if len(spoken) >= point:
-            return not session.said[-1].output.end_of_turn
-        bench.listen(unit, "cancel")
-    return False
+    for _ in range(int(within / unit)):
+        taken = sum(each.output.audio is not None for each in bench.sessions[session_id].said)
+        if steps is not None and taken >= steps:
+            break
+        bench.listen(unit, session_id)
+    return taken
 
 
 def _rest(whole: Answer, before: Answer) -> Answer:

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from duplex_sdk.audio import float_to_pcm16
-from duplex_sdk.protocol.duplex import AudioDelta, Commit, CreateResponse, ResponseDone
+from duplex_sdk.protocol.duplex import (
+    AudioDelta,
+    Commit,
+    CreateResponse,
+    DuplexEvent,
+    ErrorEvent,
+    FunctionCallArgumentsDone,
+    ResponseDone,
+    TextDelta,
+    TranscriptDelta,
+)
+from duplex_sdk.session import inputs
 from duplex_sdk.testing.invariants import SessionWatch
 from duplex_sdk.testing.shared_lab import SharedLab
 
+from .breach import LawBrokenError, require
 from .subject import Subject
 
-__all__ = ["ModelLab"]
+__all__ = ["ModelLab", "completed", "no_errors", "says_something"]
+
+_ANSWERS = (AudioDelta, TextDelta, TranscriptDelta, FunctionCallArgumentsDone)
+
+_LEDGERS = (
+    "the session core keeps these ledgers by what the model hands out: look for outputs that belong"
+    " to another session or turn; if there are none the fault is ours, please report it"
+)
 
 
 class ModelLab(SharedLab):
@@ -22,14 +41,23 @@ class ModelLab(SharedLab):
         watched: holds the laws of the session core against every step.
     """
 
-    def __init__(self, subject: Subject, session: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, subject: Subject, session: Mapping[str, Any] | None = None, **options: Any
+    ) -> None:
         self._subject = subject
         wanted = {**subject.settings.session, **(session or {})}
-        super().__init__(subject.models, subject.plugin, wanted)
+        super().__init__(subject.models, subject.plugin, wanted, **options)
         self.watched = SessionWatch(self)
 
     def __enter__(self) -> ModelLab:
         return self
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        error = raised[1]
+        if isinstance(error, AssertionError) and not isinstance(error, LawBrokenError):
+            problem = f"a ledger of the session does not add up: {error}"
+            raise LawBrokenError(problem, _LEDGERS) from error
 
     def begin_turn(self, number: int) -> None:
         """The user speaks; in turn mode the turn is committed and an answer asked for."""
@@ -49,15 +77,48 @@ class ModelLab(SharedLab):
         self.begin_turn(number)
         self.wait(self._subject.settings.answers_within_s)
 
-    def wait_for_audio(self) -> bool:
-        """Time passes until some audio of an answer was heard; false when none comes."""
+    def wait_for_audio(self, pieces: int = 1) -> bool:
+        """Time passes until so much audio was heard; false when no more comes."""
         for _ in range(round(self._subject.settings.answers_within_s / 0.02)):
-            if any(isinstance(event, AudioDelta) for event in self.events):
+            if sum(isinstance(event, AudioDelta) for event in self.events) >= pieces:
                 return True
             self.wait(0.02)
         return False
+
+    def detach(self) -> None:
+        """The client's connection breaks."""
+        self.feed(inputs.LeaseDetached("detach", self.session.state.lease.generation))
+
+    def resume(self) -> None:
+        """The client comes back."""
+        self.feed(inputs.LeaseResumed("resume", self.session.state.lease.generation))
+
+    @property
+    def failed(self) -> str:
+        """What the models failed of, in words."""
+        return "; ".join(f"{error.code}: {error.message}" for error in self.stages.failures)
 
     @property
     def statuses(self) -> list[str]:
         """How the responses ended, in order."""
         return [event.response.status for event in self.events if isinstance(event, ResponseDone)]
+
+
+def completed(statuses: Sequence[str], turns: int) -> bool:
+    """Whether so many turns were answered well; a turn in which a function is called has more."""
+    return len(statuses) >= turns and set(statuses) <= {"completed"}
+
+
+def says_something(events: Iterable[DuplexEvent]) -> bool:
+    """Whether there was anything to hear, read or do."""
+    return any(isinstance(event, _ANSWERS) for event in events)
+
+
+def no_errors(lab: ModelLab) -> None:
+    """The client was told of no error."""
+    errors = [event.error.message for event in lab.events if isinstance(event, ErrorEvent)]
+    require(
+        not errors,
+        f"the client was told of errors: {'; '.join(map(str, errors))}",
+        "the log above has the traceback",
+    )

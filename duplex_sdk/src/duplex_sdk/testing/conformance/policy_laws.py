@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
+
+from msgspec import structs
 
 from duplex_sdk.plugin import (
     AppendPiece,
@@ -16,11 +19,12 @@ from duplex_sdk.plugin import (
     SessionView,
 )
 from duplex_sdk.session.read_only import read_only
-from duplex_sdk.stage import StageOutput
+from duplex_sdk.stage import Json, StageOutput
 
 from .bench import BenchSession, StageBench
-from .breach import breach, require
+from .breach import breach, does_not_apply, require
 from .conversation import take_turn
+from .pictures import PICTURE, takes_pictures
 from .subject import Subject
 
 __all__ = ["PolicyLaws"]
@@ -85,6 +89,69 @@ class PolicyLaws:
                 f" final={plan.prompt.final} and respond={plan.prompt.respond}",
                 "start from super().plan_append(request) and replace only what differs",
             )
+
+    def test_plans_keep_pictures(self, conformance: Subject) -> None:
+        """Camera frames of a unit reach the stage."""
+        if not takes_pictures(conformance):
+            does_not_apply("the model takes no camera frames (optional_input_modalities)")
+        for unit in _units(conformance):
+            if unit.audio is not None:
+                plan = _plan(conformance, structs.replace(unit, images=(PICTURE,)))
+                require(
+                    plan.prompt.images == (PICTURE,),
+                    f"a unit with a picture was planned with {len(plan.prompt.images)}",
+                    "start from super().plan_append(request) and replace only what differs; a model"
+                    " that sees nothing sets optional_input_modalities=() in capabilities()",
+                )
+
+    def test_tool_results_wait_until_the_model_took_them(self, conformance: Subject) -> None:
+        """A result stays in the runtime config: the unit that brings it may have to go again."""
+        conformance.needs("tools")
+        plugin, config = conformance.plugin, conformance.session_config("tools")
+        current = conformance.runtime_config(config)
+        queued = current
+        for call_id, output in (("call_1", "forty-two"), ("call_2", "fifty-three")):
+            item = {"type": "function_call_output", "call_id": call_id, "output": output}
+            before = queued
+            hook = plugin.runtime_config_for_function_output
+            call = partial(hook, config, before, read_only(item))
+            answer = _called("runtime_config_for_function_output", call)
+            queued = before if answer is None else read_only(dict(cast(Mapping[str, Json], answer)))
+        if queued == current:
+            does_not_apply("the plugin takes results from the conversation, not by its hook")
+        unit = AppendPiece(audio=conformance.turn(0), is_speech=True, final=not conformance.native)
+        plans = [_plan(conformance, unit, runtime=queued) for _ in range(2)]
+        for plan in plans:
+            told = repr(plan.prompt)
+            require(
+                "forty-two" in told and "fifty-three" in told,
+                "a plan does not bring every result that waits",
+                "hand all queued results on in plan_append(); drop them from the runtime config in"
+                " runtime_config_after_model_output(), once the model says in `data` that it took"
+                " them",
+            )
+
+    def test_a_decision_depends_on_its_output_alone(self, conformance: Subject) -> None:
+        """What the plugin says of an output in the middle of the pipeline, twice the same."""
+        if len(conformance.pipeline.stages) == 1:
+            does_not_apply("the pipeline has one stage: its output always goes to the client")
+        plugin, ids = conformance.plugin, [each.id for each in conformance.pipeline.stages]
+        with StageBench(conformance) as bench:
+            session = bench.open("decide")
+            take_turn(conformance, bench, "decide", 0)
+        for said in session.said:
+            index = ids.index(said.stage)
+            if index + 1 == len(ids):
+                continue
+            context = bench.context(session, index)
+            for name in ("decide_output", "project_intermediate_output"):
+                call = partial(getattr(plugin, name), said.output, context)
+                first, again = _called(name, call), _called(name, call)
+                require(
+                    first == again,
+                    f"{name} said {first!r} of an output, then {again!r}",
+                    "decide by the output and its context alone: one plugin serves all sessions",
+                )
 
     def test_a_plan_depends_on_its_request_alone(self, conformance: Subject) -> None:
         """The same request twice makes the same plan: a failed append is planned again."""
@@ -205,12 +272,14 @@ def _units(subject: Subject) -> list[AppendPiece]:
     return units
 
 
-def _plan(subject: Subject, unit: AppendPiece) -> DuplexAppendPlan:
+def _plan(
+    subject: Subject, unit: AppendPiece, *, runtime: Mapping[str, Json] | None = None
+) -> DuplexAppendPlan:
     told = subject.stage_sessions("plan")[0]
     view = SessionView(
         session_id="plan",
         config=told.config,
-        runtime=told.runtime,
+        runtime=told.runtime if runtime is None else runtime,
         conversation=read_only([{"role": "user", "content": "hello"}]),
     )
     request = AppendRequest(

@@ -7,17 +7,26 @@ from typing import Any
 from duplex_sdk.protocol.duplex import (
     BargeIn,
     CancelResponse,
+    ClearOutputAudio,
     CloseSession,
-    ErrorEvent,
+    CreateItem,
+    CreateResponse,
+    FunctionCallArgumentsDone,
     RealtimeCommand,
     SessionClosed,
 )
 
 from .breach import breach, does_not_apply, require
-from .lab import ModelLab
+from .lab import ModelLab, completed, no_errors, says_something
 from .subject import Subject
 
 __all__ = ["SessionLaws"]
+
+POINTS = (0, 1, 3, 7, 15, 31, 63)
+"""After so many pieces of audio an answer is interrupted."""
+
+SPEECH_MS = 900
+PAUSE_MS = 1500
 
 
 class SessionLaws:
@@ -28,11 +37,11 @@ class SessionLaws:
         with ModelLab(conformance) as lab:
             for number in range(2):
                 lab.take_turn(number)
-            _no_errors(lab)
+            no_errors(lab)
             if conformance.native:
                 return
             require(
-                lab.statuses == ["completed", "completed"],
+                completed(lab.statuses, 2),
                 f"two turns ended {lab.statuses}",
                 "let each answer come to rest; failures are told in the log of the run",
             )
@@ -47,29 +56,97 @@ class SessionLaws:
         conformance.needs("barge_in")
         self._interrupted_by(conformance, BargeIn())
 
+    def test_cleared_audio_ends_the_response(self, conformance: Subject) -> None:
+        """``output_audio_buffer.clear`` does the same for a client that stops its loudspeaker."""
+        self._interrupted_by(conformance, ClearOutputAudio())
+
     @staticmethod
     def _interrupted_by(subject: Subject, command: RealtimeCommand) -> None:
         if subject.native:
             does_not_apply("when a native model speaks is its own affair")
-        over_time = _answers_over_time(subject)
-        with ModelLab(subject) as lab:
-            lab.begin_turn(0)
-            if over_time:
-                lab.wait_for_audio()
-            lab.send(command)
-            lab.wait(0.1)
+        for pieces in POINTS[: subject.settings.cancel_points]:
+            with ModelLab(subject) as lab:
+                lab.begin_turn(0)
+                if pieces and not (lab.wait_for_audio(pieces) and not lab.statuses):
+                    return
+                lab.send(command)
+                lab.wait(0.1)
+                require(
+                    lab.statuses == ["cancelled"],
+                    f"a response interrupted after {pieces} pieces of audio ended {lab.statuses}",
+                    "nothing in cancel() may raise; say the end of a turn in the epoch it belongs"
+                    " to",
+                )
+                lab.take_turn(1)
+                require(
+                    completed(lab.statuses[1:], 1),
+                    f"interrupted after {pieces} pieces of audio, the responses ended"
+                    f" {lab.statuses}",
+                    "after cancel() the state must be ready for a new turn",
+                )
+                lab.watched.at_rest()
+
+    def test_a_detected_turn_is_answered(self, conformance: Subject) -> None:
+        """With turn detection nobody commits: silence ends the turn."""
+        conformance.needs("barge_in")
+        if conformance.native:
+            does_not_apply("a native model needs no detector of turns")
+        with ModelLab(conformance, {"turn_detection": {"type": "server_vad"}}) as lab:
+            lab.pause(PAUSE_MS)
+            lab.speak(SPEECH_MS)
+            lab.pause(PAUSE_MS)
+            lab.run(conformance.settings.answers_within_s * 1000)
+            no_errors(lab)
             require(
-                lab.statuses == ["cancelled"],
-                f"an interrupted response ended {lab.statuses}",
-                "nothing in cancel() may raise; say the end of a turn in the epoch it belongs to",
-            )
-            lab.take_turn(1)
-            require(
-                lab.statuses == ["cancelled", "completed"],
-                f"the responses ended {lab.statuses}",
-                "after cancel() the state must be ready for a new turn",
+                completed(lab.statuses, 0) and not lab.stages.failures,
+                f"a turn that the detector found ended {lab.statuses}; {lab.failed}",
+                "a detected turn holds the pause at its end, and with early_input its last unit is"
+                " filled up: the last prompt.padding samples are zeros that nobody said",
             )
             lab.watched.at_rest()
+
+    def test_a_written_message_is_answered(self, conformance: Subject) -> None:
+        """A client that types: an item, then a response."""
+        conformance.needs("text_only_turn")
+        with ModelLab(conformance) as lab:
+            content = [{"type": "input_text", "text": "What is seven plus five?"}]
+            lab.send(CreateItem(item={"type": "message", "role": "user", "content": content}))
+            lab.send(CreateResponse())
+            lab.wait(conformance.settings.answers_within_s)
+            no_errors(lab)
+            require(
+                completed(lab.statuses, 1) and says_something(lab.events),
+                f"a written message was answered with nothing; responses ended {lab.statuses}",
+                "answer prompt.messages when prompt.kind is 'conversation', or do not claim"
+                " supports_text_only_turn",
+            )
+
+    def test_a_tool_result_is_answered(self, conformance: Subject) -> None:
+        """The model calls a function; its result brings the answer."""
+        conformance.needs("tools")
+        if conformance.settings.calling_turn is None:
+            does_not_apply("the suite names no `calling_turn` that makes the model call a function")
+        with ModelLab(conformance, {"tools": list(conformance.settings.tools)}) as lab:
+            lab.take_turn(conformance.settings.calling_turn)
+            calls = [each for each in lab.events if isinstance(each, FunctionCallArgumentsDone)]
+            require(
+                len(calls) == 1,
+                f"the turn that should call a function brought {len(calls)} calls",
+                "yield unit.output(tool_call=ToolCall(name, arguments)) once, or name another"
+                " `calling_turn`",
+            )
+            before = len(lab.events)
+            lab.send(CreateItem(item=_result_of(calls[0].call_id)))
+            if not conformance.native:
+                lab.send(CreateResponse())
+            lab.wait(conformance.settings.answers_within_s)
+            no_errors(lab)
+            require(
+                says_something(lab.events[before:]),
+                f"the result of a function was not answered; responses ended {lab.statuses}",
+                "queue results in runtime_config_for_function_output(), hand them on in the prompt"
+                " by plan_append(), and answer the prompt that brings them",
+            )
 
     def test_a_closed_session_is_released(self, conformance: Subject) -> None:
         """A close in the middle of an answer ends everything, and nothing follows it."""
@@ -82,6 +159,12 @@ class SessionLaws:
                 bool(lab.events) and isinstance(lab.events[-1], SessionClosed),
                 f"after a close the session said {lab.types()[-3:]}",
                 "close() must return; what it raises is logged",
+            )
+            require(
+                not lab.stages.open_count and not lab.stages.close_failures,
+                f"a closed session is still open in {lab.stages.open_count} stages, and"
+                f" {lab.stages.close_failures} close() calls raised",
+                "close() is called for each open(), in the middle of an answer too",
             )
             lab.watched.at_rest()
 
@@ -101,20 +184,8 @@ class SessionLaws:
         )
 
 
-def _answers_over_time(subject: Subject) -> bool:
-    """Whether an answer is still under way once its first audio was heard."""
-    with ModelLab(subject) as lab:
-        lab.begin_turn(0)
-        return lab.wait_for_audio() and not lab.statuses
-
-
-def _no_errors(lab: ModelLab) -> None:
-    errors = [event.error.message for event in lab.events if isinstance(event, ErrorEvent)]
-    require(
-        not errors,
-        f"the client was told of errors: {'; '.join(map(str, errors))}",
-        "the log above has the traceback",
-    )
+def _result_of(call_id: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": "42"}
 
 
 def _told(subject: Subject) -> list[Any]:

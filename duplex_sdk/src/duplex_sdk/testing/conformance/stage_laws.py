@@ -12,13 +12,15 @@ from duplex_sdk.stage import StageOutput
 
 from .bench import StageBench
 from .breach import LawBrokenError, breach, does_not_apply, require
-from .conversation import hear, no_failures, take_turn
+from .conversation import hear, no_failures, run_alone, take_turn
+from .pictures import PICTURE, takes_pictures
 from .said import Said
 from .subject import Subject
 
 __all__ = ["StageLaws"]
 
 QUICK_S = 0.0002
+LATE_S = 0.137
 NOISE = 10
 """A measurement of a promise may be so many times worse: test machines are busy."""
 
@@ -199,6 +201,54 @@ class StageLaws:
             not failed,
             f"after an update of the instructions: {failed}",
             "update() may ignore what the model cannot change; it must not raise",
+        )
+
+    def test_late_ticks_lose_nothing(self, conformance: Subject) -> None:
+        """A tick comes when there is time for it: an answer is as long on a busy machine."""
+        if conformance.native:
+            does_not_apply("a native model brings its answer forward with its input, not by ticks")
+        (prompt,) = run_alone(conformance, "late", 0)
+        (late,) = run_alone(conformance, "late", 0, late_s=LATE_S)
+        difference = prompt.difference(late, conformance.settings.audio_tolerance)
+        require(
+            difference is None,
+            f"when every step comes {LATE_S * 1000:.0f} ms late the answer differs: {difference}",
+            "say the next piece of the answer at each tick, however late it is; drop nothing"
+            " because its time is over",
+        )
+
+    def test_a_turn_with_pictures_is_answered(self, conformance: Subject) -> None:
+        """Frames of a camera come with the audio of a turn."""
+        if not takes_pictures(conformance):
+            does_not_apply("the model takes no camera frames (optional_input_modalities)")
+        with StageBench(conformance) as bench:
+            session = bench.open("picture")
+            bench.say("picture", conformance.turn(0), images=(PICTURE,))
+            bench.listen(conformance.settings.answers_within_s, "picture")
+            failed = no_failures(session)
+            said = hear(session).says_something or (conformance.native and bool(session.said))
+            require(
+                not failed and said,
+                f"a turn with a picture is not answered: {failed or 'no output'}",
+                "prompt.images holds JPEG frames beside the audio; a model that sees nothing sets"
+                " optional_input_modalities=() in capabilities()",
+            )
+
+    def test_a_commit_without_residue_is_answered(self, conformance: Subject) -> None:
+        """With ``early_input`` the commit's prompt is empty when all audio was taken before."""
+        self._needs_early_input(conformance)
+        with StageBench(conformance) as bench:
+            session = bench.open("residue")
+            bench.begin("residue", conformance.turn(0))
+            bench.sessions["residue"].state.audio_buffer.clear()
+            bench.commit("residue")
+            bench.run(conformance.settings.answers_within_s)
+            failed = no_failures(session)
+        require(
+            not failed and hear(session).says_something,
+            f"a commit that brings no audio is not answered: {failed or 'no output'}",
+            "prompt.audio is None in a final prompt when no residue was left: answer what came"
+            " before",
         )
 
     def test_quick_stages_are_quick(self, conformance: Subject) -> None:

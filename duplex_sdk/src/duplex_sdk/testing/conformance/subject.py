@@ -34,6 +34,10 @@ class Settings:
     turns: tuple[PcmChunk, ...]
     answers_within_s: float
     audio_tolerance: float
+    tools: tuple[Mapping[str, Json], ...]
+    calling_turn: int | None
+    cancel_points: int
+    lives: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,12 @@ from .buffer_laws import BufferLaws
 from .descriptor_laws import DescriptorLaws
 from .engine_laws import EngineLaws
 from .isolation_laws import IsolationLaws
+from .lease_laws import LeaseLaws
+from .limit_laws import LimitLaws
+from .packing_laws import PackingLaws
 from .policy_laws import PolicyLaws
 from .session_laws import SessionLaws
+from .soak_laws import SoakLaws
 from .stage_laws import StageLaws
 from .subject import Settings, Subject
 
@@ -27,7 +31,18 @@ _RATE = 16_000
 
 # The last base comes first when pytest collects.
 class ModelConformance(
-    EngineLaws, SessionLaws, IsolationLaws, StageLaws, PolicyLaws, BufferLaws, DescriptorLaws, ABC
+    EngineLaws,
+    SoakLaws,
+    LimitLaws,
+    LeaseLaws,
+    SessionLaws,
+    IsolationLaws,
+    PackingLaws,
+    StageLaws,
+    PolicyLaws,
+    BufferLaws,
+    DescriptorLaws,
+    ABC,
 ):
     """The laws of the plugin contract, as tests.
 
@@ -73,6 +88,33 @@ class ModelConformance(
         """How much two samples may differ that should be the same; full scale is 1.0."""
         return 1e-3
 
+    @property
+    def tools(self) -> tuple[Mapping[str, Json], ...]:
+        """Functions that sessions of the laws about tools declare, as a client would."""
+        parameters = {"type": "object", "properties": {"place": {"type": "string"}}}
+        return ({"type": "function", "name": "look", "parameters": parameters},)
+
+    @property
+    def calling_turn(self) -> int | None:
+        """Which of ``turns``, from 0, makes the model call one of ``tools``; None: none does."""
+        return None
+
+    @property
+    def cancel_points(self) -> int:
+        """At how many points of an answer, spread over it, it is cancelled or its session closed.
+
+        Each costs a turn or two: fewer make the run of a slow model shorter.
+        """
+        return 8
+
+    @property
+    def lives(self) -> int:
+        """How many random lives of sessions the soak runs, with commands and faults of all kinds.
+
+        `duplex simulate --plugin` runs as many as you like.
+        """
+        return 100
+
     @classmethod
     def subject(cls) -> Subject:
         """The plugin under test, with the settings of this suite."""
@@ -83,6 +125,10 @@ class ModelConformance(
             turns=suite.turns,
             answers_within_s=suite.answers_within_s,
             audio_tolerance=suite.audio_tolerance,
+            tools=suite.tools,
+            calling_turn=suite.calling_turn,
+            cancel_points=suite.cancel_points,
+            lives=suite.lives,
         )
         return Subject(suite.spec, settings)
 

@@ -10,8 +10,8 @@ from typing import Any
 from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, DuplexSessionConfig
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import SessionLab
-from duplex_sdk.testing.shared_lab import SharedLab
 from duplex_sdk.testing.shared_models import SharedModels
+from duplex_sdk.testing.strict_lab import StrictLab
 
 __all__ = ["SCRIPTED_KINDS", "Kind", "kinds_of"]
 
@@ -137,7 +137,7 @@ def kinds_of(
     models: SharedModels | None = None,
     session: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Kind]:
-    """Every manner in which sessions of one plugin may be opened.
+    """Every manner in which sessions of one plugin may be opened, and none may fail of itself.
 
     Args:
         plugin: whose.
@@ -153,7 +153,7 @@ def kinds_of(
         manners = {"as it is": {}}
     if capabilities.supports_barge_in:
         manners["detector"] = {"turn_detection": _VAD}
-    lab = partial(SharedLab, models or SharedModels.load(plugin.pipeline()))
+    lab = partial(StrictLab, models or SharedModels.load(plugin.pipeline()))
     return {
         name: Kind(lambda: plugin, {**(session or {}), **manner}, lab)
         for name, manner in manners.items()
