@@ -286,7 +286,7 @@ class TestLongAudio:
     def test_text_without_marks_still_ends_with_the_whole_audio(self, rig: Any) -> None:
         outputs = self.cut(rig, 2 * RATE, text="hello")
         assert outputs[0].marks == ((5, 2000.0),)
-        assert outputs[1].marks is None
+        assert outputs[1].marks == ()
 
     def test_marks_that_were_given_stay(self, rig: Any) -> None:
         outputs = self.cut(rig, 2 * RATE, text="hello", marks=((5, 1500.0),))

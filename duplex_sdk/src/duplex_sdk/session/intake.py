@@ -158,8 +158,11 @@ class Intake:
 
     @staticmethod
     def _spoken_ms(command: AppendAudio, verdict: SpeechVerdict, audio: PcmChunk | None) -> int:
-        """How much speech an append adds; the silence that ends an utterance is none."""
-        if verdict.voiced_ms is not None:
+        """How much speech an append adds: the client's word for it, else the detector's.
+
+        To the detector the silence that ends an utterance is none.
+        """
+        if verdict.voiced_ms is not None and command.duration_ms is None:
             return int(verdict.voiced_ms)
         return speech_duration_ms(command, audio)
 

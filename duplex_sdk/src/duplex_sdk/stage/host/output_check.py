@@ -147,10 +147,12 @@ def _cut(output: StageOutput, audio: PcmChunk) -> tuple[StageOutput, ...]:
         again_ms=None,
     )
     identity = (output.session_id, output.request_id, output.epoch, output.turn_id)
-    middle = [StageOutput(*identity, audio=chunk) for chunk in chunks[1:-1]]
+    # No marks of their own: left to themselves they would say that the text ends with each of them.
+    middle = [StageOutput(*identity, audio=chunk, marks=()) for chunk in chunks[1:-1]]
     last = StageOutput(
         *identity,
         audio=chunks[-1],
+        marks=(),
         listen=output.listen,
         end_of_turn=output.end_of_turn,
         error=output.error,
