@@ -19,24 +19,28 @@ from .registry import (
 
 if TYPE_CHECKING:
     from .doctor import examine, examine_hooks
+    from .entries import EntryProblem, InstalledEntry
     from .hooks import HookAnswer, HookFailure, LoadedHooks, load_hooks
     from .hookspecs import Authenticator, Observer, hookimpl, hookspec
     from .machine import examine_machine
     from .metrics_sink import Figure, MetricsSink
-    from .other_environment import OtherEnvironment, read_environment
+    from .other_environment import OtherEnvironment, OtherPlugin, read_environment
     from .report import Check, Report
 
 __all__ = [
     "Authenticator",
     "Check",
+    "EntryProblem",
     "Figure",
     "HookAnswer",
     "HookFailure",
+    "InstalledEntry",
     "InstalledPlugin",
     "LoadedHooks",
     "MetricsSink",
     "Observer",
     "OtherEnvironment",
+    "OtherPlugin",
     "PluginList",
     "Report",
     "examine",
@@ -54,13 +58,16 @@ __all__ = [
 _LAZY = {
     "Authenticator": "hookspecs",
     "Check": "report",
+    "EntryProblem": "entries",
     "Figure": "metrics_sink",
     "HookAnswer": "hooks",
     "HookFailure": "hooks",
+    "InstalledEntry": "entries",
     "LoadedHooks": "hooks",
     "MetricsSink": "metrics_sink",
     "Observer": "hookspecs",
     "OtherEnvironment": "other_environment",
+    "OtherPlugin": "other_environment",
     "Report": "report",
     "examine": "doctor",
     "examine_hooks": "doctor",

@@ -108,6 +108,7 @@ def _checks(answer: dict[str, Any]) -> list[Check]:
             not runtimes,
             f"its descriptor imports {', '.join(runtimes)}" if runtimes else "no runtime imported",
             "import the runtime in the stage's module, not beside the descriptor"
+            " (docs/howto/environment.md)"
             if runtimes
             else None,
         ),

@@ -112,7 +112,7 @@ def _named_authenticator(
 def _missing(name: str, reason: str) -> AuthenticatorMissingError:
     return AuthenticatorMissingError(
         f"{name} is to admit clients, and has no authenticator: {reason}",
-        hint="duplex plugins doctor",
+        hint="duplex plugins doctor (docs/hooks.md#when-a-package-fails)",
     )
 
 
