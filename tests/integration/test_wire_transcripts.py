@@ -766,7 +766,9 @@ def assert_ends_by_overflow(seen: list[dict[str, Any]]) -> None:
 
 async def test_a_slow_consumer_over_a_socket(actor: Any) -> None:
     act = {"pieces": [["and so", 1000], *[["", 1000]] * 300], "pause_ms": 200}
-    async with serving(actor, act, output_stall_timeout_s=0.3) as server:
+    # The system's own buffers hide much: five minutes are made at once, and may wait.
+    room = {"max_pending_stage_output_bytes_per_session": 64 * 1024 * 1024}
+    async with serving(actor, act, output_stall_timeout_s=0.3, **room) as server:
         address = server.url.removeprefix("ws://").split(":")
         raw = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
