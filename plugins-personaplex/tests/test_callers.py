@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +11,8 @@ from duplex_sdk.audio import PcmChunk
 from duplex_sdk.stage import StagePrompt, UnitRequest
 from model_runs import Bench, said_by, speech
 
-from duplex_plugin_personaplex.figures import FRAME_SAMPLES, RATE
+from duplex_plugin_personaplex.figures import FRAME_SAMPLES, RATE, SPACER_FRAMES
+from duplex_plugin_personaplex.testing import write_tiny_checkpoint
 
 VOICES = ("NATF0", "NATF2", "NATM1", "VARM4")
 
@@ -196,21 +195,40 @@ def test_progress_is_told_while_loading(bench: Bench) -> None:
     assert bench.info.memory_bytes > 0
 
 
-def resident_kb() -> int:
-    gc.collect()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+WINDOW = 96
 
 
-def test_a_session_longer_than_the_window_keeps_memory_flat(alone: Bench) -> None:
-    """The tiny window is 192 frames long, so that it wraps."""
-    alone.open("long", seed=1)
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with so short a window that it is full soon."""
+    return write_tiny_checkpoint(tmp_path_factory.mktemp("short"), layers=1, context=WINDOW)
+
+
+def test_a_full_window_ends_that_session_only(short: Path) -> None:
+    bench = Bench(short, slots=2)
     frame = speech(1, seed=1)[0]
-    for _ in range(50):
-        alone.frames({"long": frame})
-    before = resident_kb()
-    for _ in range(180):
-        output = alone.frames({"long": frame})["long"]
-    assert output.audio is not None
-    assert np.isfinite(output.audio.numpy()).all()
-    assert resident_kb() - before < 4096
-    alone.close("long")
+    bench.open("early", seed=1, role="")
+    # One more than its steps: the first live frame of a prompt comes without one.
+    prompt = 12 + 1 + 2 * SPACER_FRAMES
+    for _ in range(WINDOW - prompt - 5):
+        bench.frames({"early": frame})
+    bench.open("late", seed=2)
+    said = [bench.frames({"early": frame, "late": frame}) for _ in range(6)]
+    assert [outputs["early"].error is None for outputs in said] == [True] * 5 + [False]
+    error = said[-1]["early"].error
+    assert error is not None
+    assert (error.scope, "window" in error.message) == ("session", True)
+    assert all(outputs["late"].error is None for outputs in said)
+    bench.host.shutdown()
+
+
+def test_a_caller_who_may_drift_goes_on_when_the_window_is_full(short: Path) -> None:
+    bench = Bench(short, slots=1, window_policy="drift")
+    bench.open("long", seed=1)
+    said = bench.talk("long", speech(1, seed=1).repeat(2 * WINDOW, axis=0))
+    sound = [output.audio.numpy() for output in said if output.audio is not None]
+    assert len(sound) == 2 * WINDOW
+    assert np.isfinite(sound).all()
+    # It still listens: what was said is not the same over and over.
+    assert len(set(said_by(said[-WINDOW:]))) > WINDOW // 4
+    bench.host.shutdown()

@@ -159,9 +159,11 @@ def check_voice(voice: ReplayVoice, dim: int, name: str) -> ReplayVoice:
     """A replayed voice that fits a model.
 
     Raises:
-        CheckpointError: it was made with another.
+        CheckpointError: it was made with another, or is damaged.
     """
     fits = voice.embeddings.dim() == 2 and voice.embeddings.shape[1] == dim
     if not fits or voice.ring.shape != (17, 4):
         raise CheckpointError(f"the voice {name!r} was made with another model")
+    if not bool(torch.isfinite(voice.embeddings).all()):
+        raise CheckpointError(f"the voice {name!r} holds values that are no finite numbers")
     return voice

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -29,11 +29,13 @@ class Caller:
         row: its place in the batch.
         text: reads its text channel.
         getting_ready: works off the prompt, a slice each time it is asked; None: done.
+        room: frames that the window still holds; None: it may be written over.
     """
 
     row: int
     text: PieceReader
-    getting_ready: Iterator[None] | None
+    getting_ready: Generator[None, None, int] | None
+    room: int | None = None
 
 
 def row_sampling(sampling: Mapping[str, Json], seed: int) -> RowSampling:
@@ -73,11 +75,14 @@ class Prompter:
         self._sizes = sizes
         self._slice = slice_frames
 
-    def slices(self, row: int, session: StageSession) -> Iterator[None]:
+    def slices(self, row: int, session: StageSession) -> Generator[None, None, int]:
         """Work off the prompt of a session on a fresh row; each step of it is one slice.
 
+        Returns:
+            How many frames of the window the prompt takes.
+
         Raises:
-            ValueError: the prompt is too long, or the voice cannot be one.
+            ValueError: the prompt is too long.
             LookupError: there is no such voice.
         """
         runtime = session.runtime
@@ -103,6 +108,7 @@ class Prompter:
             self._stepper.read(row, part)
             yield
         self._stepper.begin(row, prompt)
+        return prompt.frames
 
     def _sound(self, runtime: Mapping[str, Json]) -> Voice | PcmChunk:
         clip = runtime.get("clip")

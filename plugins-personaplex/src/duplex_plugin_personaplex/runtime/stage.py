@@ -67,6 +67,8 @@ class FrameStage(StageModel[Caller]):
         self._codec = BatchCodec(loaded.mimi, slots, self._active)
         self._stepper = FrameStepper(loaded.lm, slots, self._active)
         self._tokens = tokens
+        # Positions that callers may fill; 0: as many as they like.
+        self._window = 0 if options.get("window_policy") == "drift" else plan.lm_sizes.context
         self._prompter = Prompter(
             codec=self._codec,
             stepper=self._stepper,
@@ -94,14 +96,28 @@ class FrameStage(StageModel[Caller]):
 
     def prefill(self, state: Caller, now: float) -> float | None:
         """One slice of the prompt."""
-        if state.getting_ready is not None and next(state.getting_ready, self) is self:
+        if state.getting_ready is None:
+            return None
+        try:
+            next(state.getting_ready)
+        except StopIteration as done:
             state.getting_ready = None
-        return None if state.getting_ready is None else 0.0
+            state.room = self._window - done.value if self._window else None
+            return None
+        return 0.0
 
     def step(self, units: Sequence[_Unit], now: float) -> Iterable[StageOutput]:
         """One frame of every caller that has one ready."""
-        ready = [unit for unit in units if _is_frame(unit)]
-        outputs = [_refused(unit) for unit in units if not _is_frame(unit) and unit.prompt.audio]
+        ready: list[_Unit] = []
+        outputs: list[StageOutput] = []
+        for unit in units:
+            if unit.prompt.audio is None:
+                continue
+            problem = _problem(unit)
+            if problem is None:
+                ready.append(unit)
+            else:
+                outputs.append(problem)
         if not ready:
             return outputs
         rows = self._gather(ready)
@@ -152,6 +168,8 @@ class FrameStage(StageModel[Caller]):
         heard.fill(0.0)
         for unit, row in zip(units, rows, strict=True):
             assert unit.prompt.audio is not None
+            if unit.state.room is not None:
+                unit.state.room -= 1
             heard[row] = unit.prompt.audio.numpy()
         if not np.isfinite(heard).all():
             # One value that is no number would stay in a caller's window for minutes.
@@ -180,13 +198,14 @@ def _voices(options: Mapping[str, Json], bundled: Path, dim: int) -> VoiceBank:
     return voices
 
 
-def _is_frame(unit: _Unit) -> bool:
+def _problem(unit: _Unit) -> StageOutput | None:
     audio = unit.prompt.audio
-    return audio is not None and audio.count == FRAME_SAMPLES
-
-
-def _refused(unit: _Unit) -> StageOutput:
-    return unit.failed("runtime_append_failed", f"a unit must have {FRAME_SAMPLES} samples")
+    if audio is None or audio.count != FRAME_SAMPLES:
+        return unit.failed("runtime_append_failed", f"a unit must have {FRAME_SAMPLES} samples")
+    if unit.state.room == 0:
+        # Sooner than by the clock only for a caller who speaks faster than time passes.
+        return unit.failed("runtime_append_failed", "the model's window is full", scope="session")
+    return None
 
 
 def _device(name: str) -> torch.device:

@@ -13,7 +13,6 @@ import torch
 from duplex_sdk.discovery import Check, Report
 from duplex_sdk.stage import StageLoadError
 
-from duplex_plugin_personaplex.clip import VoiceClipError
 from duplex_plugin_personaplex.voices import BUNDLED_VOICES
 
 from .headers import Header, read_header
@@ -23,7 +22,7 @@ from .memory import gigabytes
 from .pieces import TextTokens
 from .sizes import LmSizes, lm_sizes, mimi_sizes, read_overrides
 from .source import CheckpointFiles
-from .voice_bank import UnknownVoiceError, VoiceBank
+from .voice_bank import VoiceBank
 from .weights import damaged_tensors
 
 __all__ = ["RELEASE", "verify_checkpoint"]
@@ -75,7 +74,7 @@ def _check(name: str, look: Callable[[], str]) -> Check:
         return Check(name, True, look())
     except StageLoadError as error:
         return Check(name, False, str(error), error.hint)
-    except (_FoundWrongError, UnknownVoiceError, VoiceClipError) as error:
+    except _FoundWrongError as error:
         return Check(name, False, str(error))
 
 
@@ -126,8 +125,6 @@ def _voices(files: CheckpointFiles) -> str:
     missing = sorted(set(BUNDLED_VOICES) - set(bank.names))
     if missing:
         raise _FoundWrongError(f"missing: {', '.join(missing)}")
-    for name in bank.names:
-        bank.find(name)
     return f"{len(bank.names)} voices"
 
 

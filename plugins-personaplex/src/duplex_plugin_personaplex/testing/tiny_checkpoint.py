@@ -27,7 +27,6 @@ __all__ = ["write_tiny_checkpoint"]
 
 _MOST_PIECES = 96
 _PAD = 3
-_CONTEXT = 192
 _VOICE_STEPS = 12
 # How strongly the text channel prefers to pad; found by trying.
 _PAD_BIAS = 8.0
@@ -43,7 +42,7 @@ _SENTENCES = (
 
 
 def write_tiny_checkpoint(
-    folder: Path, *, depth_steps: int = 16, layers: int = 2, seed: int = 7
+    folder: Path, *, depth_steps: int = 16, layers: int = 2, context: int = 600, seed: int = 7
 ) -> Path:
     """Write a checkpoint into a folder, the same each time.
 
@@ -51,6 +50,7 @@ def write_tiny_checkpoint(
         folder: made if it is not there.
         depth_steps: 16 as in the release, or 8.
         layers: of each of the four transformers; with one a frame takes half the time.
+        context: frames of the window.
         seed: of the weights.
 
     Returns:
@@ -58,7 +58,7 @@ def write_tiny_checkpoint(
     """
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(seed)
-    sizes = _lm_sizes(depth_steps, layers, text_card=_write_tokenizer(folder / TEXT_NAME))
+    sizes = _lm_sizes(depth_steps, layers, context, text_card=_write_tokenizer(folder / TEXT_NAME))
     lm = _lm_weights(sizes, generator)
     save_file({name: value.bfloat16() for name, value in lm.items()}, folder / LM_NAME)
     save_file(_mimi_weights(_mimi_sizes(layers), generator), folder / MIMI_NAME)
@@ -75,7 +75,7 @@ def write_tiny_checkpoint(
     return folder
 
 
-def _lm_sizes(depth_steps: int, layers: int, text_card: int) -> LmSizes:
+def _lm_sizes(depth_steps: int, layers: int, context: int, text_card: int) -> LmSizes:
     return LmSizes(
         dim=32,
         text_card=text_card,
@@ -84,7 +84,7 @@ def _lm_sizes(depth_steps: int, layers: int, text_card: int) -> LmSizes:
         layers=layers,
         heads=2,
         hidden=88,
-        context=_CONTEXT,
+        context=context,
         depth_dim=16,
         depth_layers=layers,
         depth_heads=2,
