@@ -127,6 +127,7 @@ class ForgetfulEngine(LanguageEngine):
         for request in answering:
             if request in self.open:
                 request.step()
+        self.on_step()
         return bool(answering)
 
 
@@ -583,6 +584,10 @@ class TestFailures:
         rig.now = 201.0
         await rig.run(steps=1)
         assert rig.host.busy_since == 201.0
+        rig.now = 202.0
+        # A step that answers nobody is a sign of life as well.
+        rig.engine.on_step()
+        assert rig.host.busy_since == 202.0
         await rig.run()
         assert rig.host.busy_since is None
 

@@ -153,7 +153,7 @@ class AsyncLLMEngine(LanguageEngine):
         engine = self
 
         class UsageLogger(StatLoggerBase):  # type: ignore[misc]
-            """Notes how full the KV cache is."""
+            """Told of each step of the model; notes how full the KV cache is."""
 
             def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
                 pass
@@ -161,6 +161,7 @@ class AsyncLLMEngine(LanguageEngine):
             def record(self, scheduler_stats: Any, *others: Any, **more: Any) -> None:
                 if scheduler_stats is not None:
                     engine._usage = float(scheduler_stats.kv_cache_usage)
+                engine.on_step()
 
             def log_engine_initialized(self) -> None:
                 pass

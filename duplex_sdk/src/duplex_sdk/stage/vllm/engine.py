@@ -14,6 +14,10 @@ from .context import Piece
 __all__ = ["Delta", "EngineLostError", "EngineRequest", "LanguageEngine", "Segment"]
 
 
+def _ignore_step() -> None:
+    """A step that nobody watches."""
+
+
 class EngineLostError(DuplexError):
     """The engine died: nothing that was asked of it will be answered."""
 
@@ -69,10 +73,12 @@ class LanguageEngine(ABC):
         max_positions: the longest context of one request, input and answer together. A request
             that grows longer ends the engine for everybody: nobody may feed it that far.
         slots: how many requests may be open at once, idle ones included.
+        on_step: called after each step of the model, whether or not anybody was answered in it.
     """
 
     max_positions: int
     slots: int
+    on_step: Callable[[], None] = staticmethod(_ignore_step)
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:

@@ -56,18 +56,19 @@ class VllmHost(UnitHost, SessionSink):
         self._period_s = math.inf if period_ms is None else period_ms / 1000
         self._sessions: dict[str, LanguageSession] = {}
         self._touched: dict[str, LanguageSession] = {}
-        self._heard_at = clock()
+        self._stepped_at = clock()
         self._result = HostResult()
         self._answers: list[tuple[float, float]] = []
         self._flush_due = False
         self._lost = False
+        engine.on_step = self._on_step
 
     @property
     def busy_since(self) -> float | None:
-        """Since when the engine owes something and has said nothing; None: it owes nothing."""
+        """Since when the engine owes something and makes no step; None: it owes nothing."""
         since = [session.answering_since for session in tuple(self._sessions.values())]
         oldest = min((each for each in since if each is not None), default=None)
-        return None if oldest is None else max(oldest, self._heard_at)
+        return None if oldest is None else max(oldest, self._stepped_at)
 
     @property
     def session_count(self) -> int:
@@ -139,7 +140,6 @@ class VllmHost(UnitHost, SessionSink):
 
     def on_output(self, output: StageOutput) -> None:
         """See ``SessionSink``."""
-        self._heard_at = self._clock()
         self._result.outputs.append(output)
         self._flush_soon()
 
@@ -150,7 +150,6 @@ class VllmHost(UnitHost, SessionSink):
 
     def on_answered(self, took_s: float, waited_s: float) -> None:
         """See ``SessionSink``."""
-        self._heard_at = self._clock()
         self._answers.append((took_s, waited_s))
 
     def on_changed(self, session: LanguageSession) -> None:
@@ -170,6 +169,10 @@ class VllmHost(UnitHost, SessionSink):
         if not self._lost:
             self._lost = True
             self._on_engine_lost(error)
+
+    def _on_step(self) -> None:
+        # A long input takes many steps before its first word: it is not stuck meanwhile.
+        self._stepped_at = self._clock()
 
     def _flush_soon(self) -> None:
         if not self._flush_due:
