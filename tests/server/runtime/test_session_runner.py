@@ -178,6 +178,8 @@ class Owner(RunnerOwner):
 
 
 class Link:
+    units = None
+
     def __init__(self, limits: OutputLimits) -> None:
         self.output = DuplexOutputBuffer(limits)
         self.room = InputRoom(RoomLimits(1000, 100, 4))

@@ -10,15 +10,24 @@ from .output_buffer import DuplexOutputBuffer, OutputLimits
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 
+    from .unit_watch import UnitWatch
+
 __all__ = ["SessionLink"]
 
 
 class SessionLink:
-    """Made by the caller before the session exists, so that its first event has a place."""
+    """Made by the caller before the session exists, so that its first event has a place.
 
-    __slots__ = ("output", "room")
+    Attributes:
+        output: events on their way to the reader.
+        room: how much more input the session takes.
+        units: follows the units of its input; None: nobody wants to know.
+    """
+
+    __slots__ = ("output", "room", "units")
 
     def __init__(self, limits: DuplexSessionRuntimeConfig) -> None:
+        self.units: UnitWatch | None = None
         self.output = DuplexOutputBuffer(
             OutputLimits(
                 max_bytes=limits.max_pending_output_bytes_per_session,

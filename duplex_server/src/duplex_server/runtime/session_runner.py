@@ -204,6 +204,9 @@ class DuplexSessionRunner:
         self._services.lateness.forget(self.session_id)
 
     def _step(self, item: Input) -> None:
+        units = self._link.units
+        if units is not None:
+            units.came(item)
         try:
             effects = self.session.handle(item, self._services.clock())
         except Exception:
@@ -214,6 +217,8 @@ class DuplexSessionRunner:
         limit = "bytes"
         for effect in effects:
             if type(effect) is not Emit:
+                if units is not None:
+                    units.asked(effect)
                 self._perform(effect)
             elif refused:
                 refused.append(effect.event)

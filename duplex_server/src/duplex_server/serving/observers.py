@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from duplex_sdk.discovery import Observer
 from duplex_sdk.protocol.duplex import DuplexEvent
 
+from duplex_server.runtime.unit_watch import UnitTiming
+
 from .traces import SessionTrace
 
 __all__ = ["ObserverThreads"]
@@ -58,6 +60,10 @@ class _Watched(SessionTrace):
         self._session_id = session_id
         self._trace = trace
         self._threads = threads
+        self.wants_units = trace.wants_units
+
+    def unit(self, timing: UnitTiming) -> None:
+        self._trace.unit(timing)
 
     def event(self, event: DuplexEvent) -> None:
         self._trace.event(event)

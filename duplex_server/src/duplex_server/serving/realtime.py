@@ -19,6 +19,7 @@ from duplex_sdk.protocol.duplex import (
 from duplex_sdk.session.ids import IdSource
 
 from duplex_server.runtime.errors import DuplexSessionError
+from duplex_server.runtime.unit_watch import UnitWatch
 
 from .attachment import Attachment
 from .attachments import AttachmentRegistry, ServedSession
@@ -186,6 +187,8 @@ class OmniDuplexSessionHandler:
         attachment = Attachment(socket, opened.handle.lease_generation)
         session_id = opened.handle.session_id
         trace = self._observers.traced(session_id, session_trace(session_id, profile.name))
+        if trace.wants_units:
+            opened.handle.link.units = UnitWatch(trace.unit)
         served = ServedSession(
             self._omni,
             opened.handle,

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of sessions and their responses, where the ``otel`` extra is installed.
+"""OpenTelemetry spans of sessions, responses and units, where the ``otel`` extra is installed.
 
 Without it, or without a configured tracer provider, nothing is recorded.
 """
@@ -20,17 +20,29 @@ from duplex_sdk.protocol.duplex import (
     SessionClosed,
 )
 
+from duplex_server.runtime.unit_watch import UnitTiming
+
 __all__ = ["SessionTrace", "session_trace"]
 
 _NAME = "duplex_server"
 
 
 class SessionTrace(ABC):
-    """Follows one session by its events."""
+    """Follows one session by its events.
+
+    Attributes:
+        wants_units: ``unit`` is to be called.
+    """
+
+    wants_units = False
 
     @abstractmethod
     def event(self, event: DuplexEvent) -> None:
         """The session told something."""
+
+    def unit(self, timing: UnitTiming) -> None:
+        """A unit of its input was taken, or was not; called on the engine's thread."""
+        return None
 
     @abstractmethod
     def end(self) -> None:
@@ -65,7 +77,9 @@ class _Untraced(SessionTrace):
 
 
 class _Traced(SessionTrace):
-    """One span for the session, and below it one for each response."""
+    """One span for the session, and below it one for each response and each unit of input."""
+
+    wants_units = True
 
     def __init__(self, api: Any, session_id: str, profile: str) -> None:
         self._api = api
@@ -94,6 +108,24 @@ class _Traced(SessionTrace):
             self._session.add_event("error", {"duplex.code": event.error.code})
         elif isinstance(event, SessionClosed):
             self._session.set_attribute("duplex.end_reason", event.reason)
+
+    def unit(self, timing: UnitTiming) -> None:
+        span = self._tracer.start_span(
+            "duplex.unit",
+            context=self._below,
+            start_time=timing.planned_at,
+            attributes={
+                "duplex.epoch": timing.epoch,
+                "duplex.turn_id": timing.turn_id,
+                "duplex.seq": timing.seq,
+            },
+        )
+        if timing.submitted_at is not None:
+            span.add_event("submitted", timestamp=timing.submitted_at)
+        if timing.fault is not None:
+            span.set_attribute("duplex.code", timing.fault)
+            span.set_status(self._api.StatusCode.ERROR)
+        span.end(end_time=timing.ended_at)
 
     def end(self) -> None:
         if self._ended:
