@@ -351,6 +351,25 @@ def test_an_ack_moves_forward_only_and_not_past_what_was_sent(make_lab: Any) -> 
     assert errors(lab) == []
 
 
+@pytest.mark.parametrize("by_ack", [True, False])
+def test_a_cut_counts_as_heard_where_only_heard_words_are_remembered(
+    make_lab: Any, by_ack: bool
+) -> None:
+    lab, item = ten_characters(make_lab, playback_commit_policy="ack_only")
+    if by_ack:
+        lab.send(AckPlayback(played_ms=4000, item_id=item, truncate=True))
+    else:
+        lab.send(TruncateItem(item_id=item, audio_end_ms=4000))
+    said = retrieve(lab, item)["content"][0]["transcript"]
+    assert len(said) == 4
+    message = lab.session.state.history.message(item)
+    assert message is not None
+    assert [part["text"] for part in message["content"]] == [said]
+    assert of(lab, "playback.acknowledged")[-1]["event"]["history_committed"] is True
+    lab.send(AckPlayback(played_ms=10_000, item_id=item))
+    assert retrieve(lab, item)["content"][0]["transcript"] == said
+
+
 def test_acks_of_unknown_or_settled_responses_are_refused_and_the_session_goes_on(
     make_lab: Any,
 ) -> None:

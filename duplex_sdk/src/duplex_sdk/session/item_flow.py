@@ -35,6 +35,7 @@ from .response_flow import spoken_text
 
 if TYPE_CHECKING:
     from .history import HistoryText
+    from .playback import PlaybackCursor
     from .spoken_text import SpokenText
     from .state import SessionState
     from .tool_flow import ToolFlow
@@ -228,12 +229,12 @@ class ItemFlow:
             return
         response_id = response_of_item(item.id)
         position = self._clamped(response_id, item, command.audio_end_ms)
-        kept = state.history.truncate(item.id, position, live=self._live(response_id))
-        self._show(item.id, kept)
         cursor = state.playback.cursor(response_id)
         if cursor is not None:
             cursor.acknowledge(position, position)
             cursor.truncate_committed(position)
+        kept = self._cut(response_id, position, cursor)
+        self._show(item.id, kept)
         state.emit(
             ItemTruncated,
             item_id=item.id,
@@ -284,6 +285,18 @@ class ItemFlow:
             return None
         return spoken_text(response)
 
+    def _cut(
+        self, response_id: str, position_ms: float, cursor: PlaybackCursor | None
+    ) -> HistoryText | None:
+        """Cut what a response said, and remember of it what the client says that it heard."""
+        state, live = self._state, self._live(response_id)
+        kept = state.history.truncate(f"{ITEM_PREFIX}{response_id}", position_ms, live=live)
+        if cursor is None or live is not None:
+            return kept
+        policy = state.config.playback_commit_policy
+        heard = state.history.acknowledge(response_id, cursor, policy)
+        return heard if heard is not None and heard.committed else kept
+
     def _show(self, item_id: str, kept: HistoryText | None) -> None:
         if kept is not None:
             self._state.show_text(item_id, kept.text)
@@ -313,7 +326,7 @@ class ItemFlow:
         if command.truncate:
             heard = command.played_ms if command.committed_ms is None else command.committed_ms
             cursor.truncate_committed(heard)
-            kept = state.history.truncate(item_id, cursor.committed_ms, live=live)
+            kept = self._cut(response_id, cursor.committed_ms, cursor)
             self._show(item_id, kept)
         else:
             kept = state.history.acknowledge(response_id, cursor, policy, live=live)
