@@ -143,8 +143,13 @@ def what_cannot_be_interrupted_is_not(step: Step) -> bool:
 @law(59, "step", ResponseDone)
 def a_broken_off_response_promotes_nothing(step: Step) -> bool:
     """After a cancelled or failed ending the user's next turn is not answered by itself."""
-    ends = step.tells(ResponseDone)
-    if ends[-1].response.status not in ("cancelled", "failed") or not step.still:
+    traces = step.life.traces
+    ends = [
+        event.response.status
+        for event in step.tells(ResponseDone)
+        if (trace := traces.known(event.response_id)) is not None and trace.in_conversation
+    ]
+    if not ends or ends[-1] == "completed" or not step.still:
         return False
     assert step.state.response is None, "a response began"
     assert not step.after.answer_deferred, "an answer is still to come"

@@ -64,6 +64,8 @@ class Hearing:
     kept: list[Numbers] = field(default_factory=list)
     heard: list[Numbers] = field(default_factory=list)
     _last: dict[int, int] = field(default_factory=dict)
+    _cleared: bool = False
+    _short: bool = False
 
     def taken_in(self, step: Step) -> Numbers | None:
         """What of the user the stage took with this step; None: nothing."""
@@ -89,9 +91,22 @@ class Hearing:
                 numbers = _of(change.piece)
                 if numbers is not None:
                     self.kept.append(numbers)
+            elif change.kind == "cleared":
+                self._cleared = True
             elif change.kind == "sealed" and change.piece is None and change.expected:
                 # Nothing but silence was left: it ends where the turn ends.
                 self.heard.append(numbers_of(change.expected))
+
+    def _drops_acknowledgement(self, step: Step) -> bool:
+        """Whether speech over an answer was so short that it was only a sign of attention."""
+        cleared, self._cleared = self._cleared, False
+        if cleared and self._short:
+            self._short = False
+            return True
+        for decision in step.tells(OverlapDecision):
+            total = decision.metadata["overlap_speech_ms"]
+            self._short = 0 < total <= step.after.config.overlap_short_ack_ms
+        return False
 
     def take(self, step: Step) -> None:
         """A step agrees with all laws."""
@@ -107,7 +122,7 @@ class Hearing:
             self.heard.append(numbers)
             self._last[step.before.epoch] = int(numbers[-1])
         self._take_decision(step)
-        if self._forgets(step):
+        if self._drops_acknowledgement(step) or self._forgets(step):
             self.kept.clear()
 
     @staticmethod

@@ -12,6 +12,7 @@ from duplex_sdk.protocol.duplex import (
     Item,
     ItemAdded,
     ItemDone,
+    Listen,
     OutputItemAdded,
     ResponseCreated,
     ResponseDone,
@@ -80,6 +81,7 @@ class ResponseTrace:
         bound: an append was to bring what it answers; ``accepted_before`` units were taken then.
         in_conversation: False: history must never see it.
         policy: its ``playback_commit_policy``.
+        remembered: some of its text may enter history.
         kept: length of its text when it was cut for good; None: it never was.
     """
 
@@ -97,6 +99,7 @@ class ResponseTrace:
     accepted_before: int = 0
     in_conversation: bool = True
     policy: str = "commit_all_on_done"
+    remembered: bool = True
     kept: int | None = None
 
     def take(self, event: DuplexEvent) -> None:
@@ -165,6 +168,12 @@ class ResponseTraces:
         if trace is None:
             trace = self._traces[response_id] = ResponseTrace(response_id)
         return Told(event, trace, self.cancelled_epoch)
+
+    def break_off(self, event: Listen) -> None:
+        """A response that would not end is ended: none of its text is remembered."""
+        trace = self._traces.get(event.response_id or "")
+        if trace is not None and event.response["metadata"]["reason"] == "continuation_limit":
+            trace.remembered = False
 
     def take(self, told: Told) -> None:
         """It agrees with all laws: from now on it is what was told before."""

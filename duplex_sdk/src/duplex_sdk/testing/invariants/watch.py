@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import ItemAdded, ResponseCreated, SessionClosed
+from duplex_sdk.protocol.duplex import ItemAdded, Listen, ResponseCreated, SessionClosed
 from duplex_sdk.session import effects, inputs
 
 from .law import LawBrokenError, Tally, hold, laws_for
@@ -85,6 +85,8 @@ class SessionWatch:
         for event in step.events:
             life.told.append(event)
             life.terminals += isinstance(event, SessionClosed)
+            if type(event) is Listen and event.response_id is not None:
+                life.traces.break_off(event)
             told = life.traces.told(event)
             if told is not None:
                 told.trace.overflowed |= step.state.overflowed

@@ -102,6 +102,7 @@ class WatchedBuffer(PcmAppendBuffer):
         self._buffer.clear()
         self.waiting = b""
         gone, self.reserved = self.reserved, []
+        self._note(BufferChange("cleared"))
         for each in gone:
             each.ends += 1
             self._note(BufferChange("cleared", ended=each.ends))

@@ -119,6 +119,37 @@ def exchange(world: World, who: int, ms: int, wait: int) -> None:
     world.run(wait)
 
 
+@action(4, ms=(130, 600))
+def utter(world: World, who: int, ms: int) -> None:
+    """Say something and be silent: where the detector ends turns, that was one."""
+    if (talker := world.talker(who)) is not None:
+        talker.send(AppendAudio, audio=talker.sound(ms))
+        talker.send(AppendAudio, audio=talker.sound(700, loud=False))
+        world.run(400)
+
+
+@action(3, ms=(130, 600))
+def talk_over(world: World, who: int, ms: int) -> None:
+    """Say the next thing while the answer to the last one is on its way."""
+    if (talker := world.talker(who)) is not None:
+        for length, wait in ((300, 250), (ms, 2000)):
+            talker.send(AppendAudio, audio=talker.sound(length))
+            talker.send(Commit, response_create=True)
+            world.run(wait)
+
+
+@action(4, ms=(0, 90, 200), again=(0, 150, 9000))
+def hear_and_cut(world: World, who: int, ms: int, again: int) -> None:
+    """Hear some of an answer, cut it there, and acknowledge more, or less, than that."""
+    exchange(world, who, 300, 400)
+    if (talker := world.talker(who)) is not None:
+        item = talker.item(1)
+        talker.send(AckPlayback, played_ms=ms / 2, item_id=item)
+        talker.send(AckPlayback, played_ms=ms, item_id=item)
+        talker.send(TruncateItem, item_id=item, audio_end_ms=ms)
+        talker.send(AckPlayback, played_ms=again, item_id=item)
+
+
 @action(1)
 def clear_and_go_on(world: World, who: int) -> None:
     """Commit, think better of what followed, and begin anew, all at one moment."""

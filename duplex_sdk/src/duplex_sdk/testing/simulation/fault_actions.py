@@ -170,6 +170,21 @@ def resume(world: World, who: int, stale: bool, twice: bool) -> None:
     world.resume(who, stale=stale, twice=twice)
 
 
+@action(2, abandoned=(False, False, True))
+def hurry(world: World, who: int, abandoned: bool) -> None:
+    """A session is asked things before its plugin is ready for it; they wait in their order."""
+    world.close(who)
+    world.hesitates = True
+    world.open(who)
+    world.detach(who, stale=False)
+    world.touch(who, stale=True)
+    world.resume(who, stale=False, twice=False)
+    if abandoned:
+        world.close(who)
+    world.hesitates = False
+    world.end_preparations()
+
+
 @action(2)
 def resume_race(world: World, who: int) -> None:
     """Two connections want a session whose connection breaks, and an old one is late."""

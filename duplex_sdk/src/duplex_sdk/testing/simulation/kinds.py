@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, DuplexSessionConfig
+from msgspec.structs import replace as replace_field
+
+from duplex_sdk.plugin import (
+    DuplexCapabilities,
+    DuplexDataPlane,
+    DuplexModelPlugin,
+    DuplexSessionConfig,
+    ModelResult,
+)
+from duplex_sdk.stage import StageOutput
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import SessionLab
 from duplex_sdk.testing.shared_models import SharedModels
@@ -76,6 +85,24 @@ class _Deaf(Scripted):
         return replace(super().capabilities(max_sessions=max_sessions), supports_barge_in=False)
 
 
+class _WholeWords(DuplexDataPlane):
+    """Words that are true only of the whole audio."""
+
+    def project(self, output: StageOutput, *, state: Any, context: object) -> Iterable[ModelResult]:
+        for result in super().project(output, state=state, context=context):
+            yield replace_field(
+                result, text_requires_complete_audio=True, audio_complete=result.end_of_turn
+            )
+
+
+class _Unaligned(Scripted):
+    """Cannot say which words lie where in its audio."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        self.data_plane = _WholeWords()
+
+
 class _Forgetful(Scripted):
     """Takes a new request for each turn."""
 
@@ -111,6 +138,7 @@ _LIMITED = {**_COMMIT, "limit_units": 500}
 
 SCRIPTED_KINDS: Mapping[str, Kind] = {
     "manual": _scripted(_COMMIT),
+    "unaligned": _scripted(_COMMIT, _Unaligned),
     "manual burst": _scripted({**_COMMIT, "pace": "burst"}),
     "ephemeral": _scripted(_COMMIT, _Forgetful),
     "uninterruptible": _scripted(_COMMIT, _Deaf),
