@@ -102,6 +102,7 @@ async def test_a_change_takes_over_and_a_broken_one_does_not(project: Path) -> N
         sound = (project / DESCRIPTOR).read_text()
         write(project / DESCRIPTOR, sound + "\nraise RuntimeError('half done')\n")
         await running.hear("RuntimeError: half done")
+        await running.hear("hint: mend it and save: every change is tried")
         await running.hear("dev: this version does not start; the one before goes on")
         assert await slots(url) == 5
         write(project / DESCRIPTOR, sound.replace('summary="', 'summary="anew '))

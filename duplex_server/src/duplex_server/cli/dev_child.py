@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from duplex_sdk.cli.messages import print_error
-from duplex_sdk.errors import DuplexError
+from duplex_sdk.errors import DuplexError, PluginBrokenError
 
 from .panel import print_panel
 from .serve import run_serve
@@ -50,6 +50,9 @@ def main(arguments: Sequence[str]) -> int:
         if error.__cause__ is not None:
             # Whoever writes the plugin needs the line that failed.
             traceback.print_exception(error.__cause__)
+        if isinstance(error, PluginBrokenError):
+            # Its own hint is for users of a package, who would install it anew.
+            error = PluginBrokenError(str(error), hint="mend it and save: every change is tried")
         print_error(error)
         return 1
 
