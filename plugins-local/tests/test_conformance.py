@@ -28,3 +28,11 @@ class TestLocal(ModelConformance):
             spoken("Hello, what is your name?"),
             spoken("Thank you."),
         )
+
+    @property
+    def longest_turn_s(self) -> float:
+        return 8.0
+
+    @property
+    def lives(self) -> int:
+        return 30

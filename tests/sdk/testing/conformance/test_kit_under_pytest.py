@@ -3,9 +3,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from duplex_sdk.testing.conformance.run import law_levels
+from duplex_sdk.testing.scripted.stage import ScriptedModel
+
+pytest_plugins = ["pytester"]
 
 HEAD = """
 from dataclasses import replace
@@ -23,25 +28,38 @@ WRONG_RATE = SCRIPTED.replace("return plugin", "return replace(plugin, output_sa
 LAW = "the_descriptor_names_the_true_rates"
 
 
-def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """An author's test run of these tests."""
-    (folder / "test_mine.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
+# What is imported by now each run in this process finds; else it would import it anew.
+assert f"test_{LAW}" in law_levels()
+
+Run = Callable[..., pytest.RunResult]
 
 
-def test_a_suite_without_a_spec_is_an_error(tmp_path: Path) -> None:
-    done = run(tmp_path, f"{HEAD}\nclass TestMine(ModelConformance):\n    pass\n")
-    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
-    assert "TestMine is a conformance suite without spec" in done.stderr + done.stdout
+@pytest.fixture
+def run(pytester: pytest.Pytester) -> Run:
+    """An author's test run of these tests; in this process, it is one of many."""
+
+    def run_tests(text: str, *arguments: str) -> pytest.RunResult:
+        pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+        pytester.makepyfile(test_mine=text)
+        return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+
+    return run_tests
 
 
-def test_an_abstract_base_of_suites_is_none(tmp_path: Path) -> None:
+def output(done: pytest.RunResult) -> str:
+    return done.stdout.str() + done.stderr.str()
+
+
+def test_a_suite_without_a_spec_is_an_error(run: Run) -> None:
+    done = run(f"{HEAD}\nclass TestMine(ModelConformance):\n    pass\n")
+    assert done.ret == pytest.ExitCode.INTERRUPTED, output(done)
+    assert "TestMine is a conformance suite without spec" in output(done)
+
+
+def test_an_abstract_base_of_suites_is_none(run: Run) -> None:
     base = f"{HEAD}\nclass Base(ModelConformance):\n    pass\n"
-    done = run(tmp_path, base + "\ndef test_else():\n    pass\n")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(base + "\ndef test_else():\n    pass\n")
+    assert done.ret == 0, output(done)
 
 
 @pytest.mark.parametrize(
@@ -54,27 +72,27 @@ def test_an_abstract_base_of_suites_is_none(tmp_path: Path) -> None:
     ],
     ids=["removed", "emptied", "skipped", "no reason"],
 )
-def test_a_law_is_not_dropped_in_silence(tmp_path: Path, drop: str) -> None:
-    done = run(tmp_path, f"{SCRIPTED}\n{drop}\n")
-    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
-    assert f"test_{LAW} drops a law" in done.stderr + done.stdout
+def test_a_law_is_not_dropped_in_silence(run: Run, drop: str) -> None:
+    done = run(f"{SCRIPTED}\n{drop}\n")
+    assert done.ret == pytest.ExitCode.INTERRUPTED, output(done)
+    assert f"test_{LAW} drops a law" in output(done)
 
 
-def test_a_broken_law_fails_and_tells_what_to_do(tmp_path: Path) -> None:
-    done = run(tmp_path, WRONG_RATE, "-k", LAW)
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "What to do: write output_sample_rate=24000 into the PluginSpec" in done.stdout
+def test_a_broken_law_fails_and_tells_what_to_do(run: Run) -> None:
+    done = run(WRONG_RATE, "-k", LAW)
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert "What to do: write output_sample_rate=24000 into the PluginSpec" in output(done)
 
 
-def test_a_law_broken_knowingly_is_on_the_card_with_its_reason(tmp_path: Path) -> None:
+def test_a_law_broken_knowingly_is_on_the_card_with_its_reason(run: Run) -> None:
     excused = f"""
     @pytest.mark.xfail(reason="resampled by the stage")
     def test_{LAW}(self, conformance):
         super().test_{LAW}(conformance)
 """
-    done = run(tmp_path, WRONG_RATE + excused, "-k", LAW, "--duplex-report", "card.json")
-    assert done.returncode == 0, done.stdout
-    (suite,) = json.loads((tmp_path / "card.json").read_text())["suites"]
+    done = run(WRONG_RATE + excused, "-k", LAW, "--duplex-report", "card.json")
+    assert done.ret == 0, output(done)
+    (suite,) = json.loads(Path("card.json").read_text())["suites"]
     assert suite["conforms"] is False
     assert suite["laws"] == [
         {
@@ -86,27 +104,27 @@ def test_a_law_broken_knowingly_is_on_the_card_with_its_reason(tmp_path: Path) -
     ]
 
 
-def test_the_card_says_what_was_skipped_and_why(tmp_path: Path) -> None:
+def test_the_card_says_what_was_skipped_and_why(run: Run) -> None:
     wanted = f"{LAW} or input_without or true_capabilities"
-    done = run(tmp_path, SCRIPTED, "-k", wanted, "--duplex-report", "card.json")
-    assert "conformance of scripted (TestScripted)" in done.stdout
-    assert "the plugin takes whole turns" in done.stdout
-    (suite,) = json.loads((tmp_path / "card.json").read_text())["suites"]
+    done = run(SCRIPTED, "-k", wanted, "--duplex-report", "card.json")
+    assert "conformance of scripted (TestScripted)" in output(done)
+    assert "the plugin takes whole turns" in output(done)
+    (suite,) = json.loads(Path("card.json").read_text())["suites"]
     assert suite["counts"] == {"holds": 1, "broken": 0, "skipped": 2, "dropped": 0}
     assert suite["badge"]["message"] == "1 of 1 laws hold"
     assert suite["badge"]["color"] == "brightgreen"
 
 
-def test_an_unload_that_fails_is_an_error_of_the_run(tmp_path: Path) -> None:
-    broken = f"""{SCRIPTED}
-from duplex_sdk.testing.scripted.stage import ScriptedModel
-def unload(self):
-    raise RuntimeError("already freed")
-ScriptedModel.unload = unload
-"""
-    done = run(tmp_path, broken, "-k", "the_models_load")
-    assert done.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "unload() raised RuntimeError: already freed" in done.stdout
+def test_an_unload_that_fails_is_an_error_of_the_run(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unload(self: ScriptedModel) -> None:
+        raise RuntimeError("already freed")
+
+    monkeypatch.setattr(ScriptedModel, "unload", unload)
+    done = run(SCRIPTED, "-k", "the_models_load")
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert "unload() raised RuntimeError: already freed" in output(done)
 
 
 def test_other_tests_pay_nothing_for_the_kit(tmp_path: Path) -> None:
@@ -116,6 +134,10 @@ def test_it():
     assert "numpy" not in sys.modules
     assert "duplex_sdk.testing.conformance" not in sys.modules
 """
-    done = run(tmp_path, look)
+    (tmp_path / "test_mine.py").write_text(look)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stdout
     assert "conformance of" not in done.stdout

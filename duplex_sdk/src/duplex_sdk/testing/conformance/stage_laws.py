@@ -159,10 +159,11 @@ class StageLaws:
     def test_short_and_long_turns_do_no_harm(self, conformance: Subject) -> None:
         """A click and a monologue are turns as well."""
         rate = conformance.capabilities.input_sample_rate_hz
-        whole = conformance.turn(0)
-        long = PcmChunk.join([whole] * max(1, round(20_000 / whole.duration_ms)))
+        whole, longest_s = conformance.turn(0), conformance.settings.longest_turn_s
+        long = PcmChunk.join([whole] * max(1, round(longest_s * 1000 / whole.duration_ms)))
         assert long is not None
-        for what, audio in (("5 ms", PcmChunk.silence(rate // 200, rate)), ("20 s", long)):
+        click = PcmChunk.silence(rate // 200, rate)
+        for what, audio in (("5 ms", click), (f"{longest_s:.0f} s", long)):
             with StageBench(conformance) as bench:
                 session = bench.open(f"turn of {what}")
                 bench.say(session.session_id, audio)

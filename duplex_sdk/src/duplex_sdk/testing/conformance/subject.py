@@ -36,6 +36,7 @@ class Settings:
     audio_tolerance: float
     tools: tuple[Mapping[str, Json], ...]
     calling_turn: int | None
+    longest_turn_s: float
     cancel_points: int
     lives: int
 

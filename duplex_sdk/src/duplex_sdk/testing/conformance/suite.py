@@ -100,6 +100,11 @@ class ModelConformance(
         return None
 
     @property
+    def longest_turn_s(self) -> float:
+        """How long the monologue is that the model must bear, in seconds."""
+        return 20.0
+
+    @property
     def cancel_points(self) -> int:
         """At how many points of an answer, spread over it, it is cancelled or its session closed.
 
@@ -127,6 +132,7 @@ class ModelConformance(
             audio_tolerance=suite.audio_tolerance,
             tools=suite.tools,
             calling_turn=suite.calling_turn,
+            longest_turn_s=suite.longest_turn_s,
             cancel_points=suite.cancel_points,
             lives=suite.lives,
         )
