@@ -102,7 +102,7 @@ class FrameStage(StageModel[Caller]):
             next(state.getting_ready)
         except StopIteration as done:
             state.getting_ready = None
-            state.room = self._window - done.value if self._window else None
+            state.room = max(0, self._window - done.value) if self._window else None
             return None
         return 0.0
 

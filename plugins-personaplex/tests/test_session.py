@@ -1,0 +1,67 @@
+"""Whole sessions in virtual time: how long one may last, and what its client is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from duplex_sdk.audio import float_to_pcm16
+from duplex_sdk.plugin import load_duplex_plugin
+from duplex_sdk.testing.session_lab import SessionLab
+from model_runs import speech
+
+from duplex_plugin_personaplex import plugin
+from duplex_plugin_personaplex.testing import write_tiny_checkpoint
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_checkpoint(tmp_path_factory.mktemp("window"), layers=1, context=96)
+
+
+def lab(folder: Path, **options: Any) -> SessionLab:
+    made = load_duplex_plugin(plugin, {"checkpoint": str(folder), **options})
+    return SessionLab(made, {"instructions": "Be brief.", "extra_body": {"greedy": True}})
+
+
+def told(lab: SessionLab, *kinds: str) -> list[dict[str, Any]]:
+    events = [event.to_realtime() for event in lab.events]
+    return [event for event in events if event["type"] in kinds]
+
+
+def test_a_session_is_told_half_a_minute_before_its_window_is_full(folder: Path) -> None:
+    subject = lab(folder)
+    (created,) = told(subject, "session.created")
+    assert created["session"]["expires_at"] == 210
+    subject.append(float_to_pcm16(speech(3, seed=1).ravel()))
+    subject.run(179_000)
+    assert not told(subject, "duplex.session.expiring")
+    subject.run(2_000)
+    (expiring,) = told(subject, "duplex.session.expiring")
+    assert expiring["event"]["reason"] == "session_length_reached"
+    assert expiring["event"]["remaining_ms"] == 30_000
+    subject.run(30_000)
+    (expired,) = told(subject, "session.expired")
+    assert expired["reason"] == "session_length_reached"
+    assert subject.session.closed
+
+
+def test_a_session_that_may_drift_has_no_end(folder: Path) -> None:
+    subject = lab(folder, window_policy="drift")
+    (created,) = told(subject, "session.created")
+    assert created["session"]["expires_at"] is None
+    assert created["session"]["capabilities"]["max_session_s"] is None
+    subject.append(float_to_pcm16(speech(3, seed=1).ravel()))
+    subject.run(250_000)
+    assert not told(subject, "duplex.session.expiring", "session.expired")
+
+
+def test_a_client_that_speaks_faster_than_time_passes_fills_its_window_sooner(folder: Path) -> None:
+    subject = lab(folder)
+    for _ in range(10):
+        subject.append(float_to_pcm16(speech(12, seed=1).ravel()))
+        subject.run(200)
+    (error,) = told(subject, "error")
+    assert "window is full" in error["error"]["message"]
+    assert subject.session.closed
