@@ -6,6 +6,7 @@ import pytest
 from duplex_sdk.errors import DuplexError
 from duplex_server.settings import SettingsError, plugin_of, resolve_settings
 from duplex_server.settings.report import setting_lines
+from duplex_server.settings.stage_report import stage_lines
 
 SCRIPTED = {"plugin": "scripted"}
 
@@ -173,10 +174,44 @@ def test_stages_come_from_file_and_flag_and_become_a_deployment(write_file):
     }
     assert deployment.device == "cuda:1"
     assert deployment.worker_python is None
-    lines = {line.path: line for line in setting_lines(resolved)}
-    assert lines["stages.scripted.replicas"].origin == "--stage"
-    assert lines["stages.scripted.backend"].origin == str(config)
     assert resolve_settings({"device": "cpu"}, {}, config=config).deployment.device == "cpu"
+
+
+def test_report_tells_how_each_stage_is_run_and_who_said_so(write_file):
+    config = write_file(
+        "plugin: scripted\ndevice: cuda:1\n"
+        "stages: {scripted: {backend: process, options: {a: 1}}}\n"
+    )
+    given = {("scripted", "replicas"): 2}
+    resolved = resolve_settings({}, {}, config=config, given_stages=given)
+    lines = {line.path: (line.value, line.origin) for line in stage_lines(resolved)}
+    assert lines["stages.scripted.backend"] == ("process", str(config))
+    assert lines["stages.scripted.replicas"] == ("2", "--stage")
+    assert lines["stages.scripted.device"] == ("cuda:1", str(config))
+    assert lines["stages.scripted.options.a"] == ("1", str(config))
+    assert lines["stages.scripted.gather_ms"] == ("0.0", "plugin scripted")
+
+
+def test_report_refuses_a_stage_that_cannot_be_run_like_that(write_file):
+    config = write_file("plugin: scripted\nstages:\n  scripted: {backend: inlin}\n")
+    resolved = resolve_settings({}, {}, config=config)
+    with pytest.raises(SettingsError, match=r"does not run as 'inlin' \(from .*, line 3\)"):
+        tuple(stage_lines(resolved))
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ("duplex_session:\n  max_sessions: many\n", r"duplex_session\.max_sessions.*line 3\)"),
+        ("duplex_session:\n  max_sesions: 2\n", r"duplex_session\.max_sesions.*line 3\)"),
+        ("duplex_session:\n  disconnect_grace_s: -1\n", r"disconnect_grace_s.*line 3\)"),
+        ("plugin_options:\n  nonsense: 2\n", r"plugin_options\.nonsense.*line 3\)"),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_line(write_file, said, says):
+    config = write_file("plugin: scripted\n" + said)
+    with pytest.raises(SettingsError, match=says):
+        resolve_settings({}, {}, config=config)
 
 
 def test_an_interpreter_that_cannot_tell_its_plugins_is_named():

@@ -26,6 +26,7 @@ def print_panel(resolved: ResolvedSettings, stack: ServingStack, address: str) -
         **_ways_in(stack.omni, address),
         "plugin": _plugin(resolved),
         "device": _device(stack.omni),
+        "memory": _memory(stack.omni),
         "key": _key(resolved, stack),
     }
     console = Console()
@@ -59,6 +60,13 @@ def _device(omni: AsyncOmni) -> str:
     if omni.device == "cpu" and nobody_chose and not cuda_devices():
         return "cpu  (no CUDA device here; large models are slow on it)"
     return omni.device
+
+
+def _memory(omni: AsyncOmni) -> str:
+    """What the models occupy, as far as they tell or it can be measured."""
+    replicas = [replica for stage in omni.health().stages for replica in stage.replicas]
+    mib = sum(replica.memory_bytes for replica in replicas) // (1 << 20)
+    return f"{mib} MiB in {len(replicas)} {'replica' if len(replicas) == 1 else 'replicas'}"
 
 
 def _key(resolved: ResolvedSettings, stack: ServingStack) -> str:

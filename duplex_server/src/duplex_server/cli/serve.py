@@ -22,6 +22,7 @@ from duplex_server.settings import (
     setting_keys,
 )
 from duplex_server.settings.report import setting_lines
+from duplex_server.settings.stage_report import stage_lines
 
 __all__ = ["run_serve"]
 
@@ -177,7 +178,7 @@ def _content(reference: str) -> str:
 
 
 def _print_settings(resolved: ResolvedSettings) -> None:
-    lines = tuple(setting_lines(resolved))
+    lines = (*setting_lines(resolved), *stage_lines(resolved))
     paths = max(len(line.path) for line in lines)
     values = max(len(line.value) for line in lines)
     for line in lines:

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from .resolve import ResolvedSettings
 
-__all__ = ["SettingLine", "setting_lines"]
+__all__ = ["SettingLine", "setting_lines", "shown"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class SettingLine:
 
 
 def setting_lines(resolved: ResolvedSettings) -> Iterator[SettingLine]:
-    """All settings, in the order of the file's sections."""
+    """All settings but those of stages, in the order of the file's sections."""
     settings = resolved.settings
     yield _line(resolved, "plugin", settings.plugin)
     yield _line(resolved, "session_mode", settings.session_mode)
@@ -39,15 +39,12 @@ def setting_lines(resolved: ResolvedSettings) -> Iterator[SettingLine]:
         yield _line(resolved, f"duplex_session.{name}", value)
     for name, value in resolved.plugin_options.items():
         yield _line(resolved, f"plugin_options.{name}", value)
-    for stage, changes in settings.stages.items():
-        for name, value in changes.changes.items():
-            yield _line(resolved, f"stages.{stage}.{name}", value)
 
 
 def _line(resolved: ResolvedSettings, path: str, value: Any) -> SettingLine:
     origin = resolved.origins.get(path)
     return SettingLine(
-        path, _shown(value), origin.words if origin is not None else _default(resolved, path)
+        path, shown(value), origin.words if origin is not None else _default(resolved, path)
     )
 
 
@@ -56,9 +53,10 @@ def _default(resolved: ResolvedSettings, path: str) -> str:
     return f"plugin {resolved.spec.name}" if of_plugin else "default"
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value on one line; a secret as stars."""
     if isinstance(value, SecretStr):
         return "***"
     if isinstance(value, tuple | list):
-        return ", ".join(_shown(entry) for entry in value) or "-"
+        return ", ".join(shown(entry) for entry in value) or "-"
     return "-" if value is None else str(value)

@@ -115,8 +115,12 @@ def resolve_settings(
     return ResolvedSettings(
         settings=settings,
         spec=spec,
-        plugin_options=_plugin_options(spec, settings.plugin_options),
-        session_limits=read_session_limits(settings.duplex_session, max_sessions=spec.max_sessions),
+        plugin_options=_plugin_options(spec, settings.plugin_options, origins),
+        session_limits=read_session_limits(
+            settings.duplex_session,
+            max_sessions=spec.max_sessions,
+            blame=lambda path: _from(origins, path),
+        ),
         origins=origins,
     )
 
@@ -142,11 +146,15 @@ def plugin_of(
     )
 
 
-def _plugin_options(spec: PluginSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+def _plugin_options(
+    spec: PluginSpec, given: Mapping[str, Any], origins: Mapping[str, Origin]
+) -> dict[str, Any]:
     try:
         return dict(resolve_options(spec, given))
     except PluginSpecError as error:
-        raise SettingsError(str(error), hint=error.hint) from error
+        name = next((name for name in given if repr(name) in str(error)), "")
+        blamed = _from(origins, f"plugin_options.{name}")
+        raise SettingsError(f"plugin_options.{name}: {error}{blamed}", hint=error.hint) from error
 
 
 def _read_file(config: Path | None) -> tuple[dict[str, Any], dict[str, Origin]]:

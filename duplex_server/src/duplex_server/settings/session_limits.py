@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import msgspec
@@ -12,15 +13,18 @@ from .errors import SettingsError
 
 __all__ = ["read_session_limits"]
 
+_WORD = re.compile(r"[a-z_]+")
+
 
 def read_session_limits(
-    section: Mapping[str, Any], *, max_sessions: int
+    section: Mapping[str, Any], *, max_sessions: int, blame: Callable[[str], str]
 ) -> DuplexSessionRuntimeConfig:
     """Read the section.
 
     Args:
         section: values as written; numbers may be text.
         max_sessions: the plugin's own, where nobody says another.
+        blame: where the value at a path came from, as words to put behind a message.
 
     Raises:
         SettingsError: an unknown key, or a value that cannot be, with its path.
@@ -31,14 +35,24 @@ def read_session_limits(
     try:
         return DuplexSessionRuntimeConfig.from_mapping(values)
     except DuplexConfigError as error:
-        raise SettingsError(
-            f"duplex_session.{error.param}: {error.message}"
-            if error.param and not error.message.startswith(error.param)
-            else f"duplex_session.{error.message}",
-            hint="duplex serve --print-config lists all settings",
-        ) from error
+        message = error.message
+        if error.param and not message.startswith(error.param):
+            message = f"{error.param}: {message}"
+        raise _refused(message, section, blame) from error
     except ValueError as error:
-        raise SettingsError(f"duplex_session.{error}") from error
+        raise _refused(str(error), section, blame) from error
+
+
+def _refused(
+    message: str, section: Mapping[str, Any], blame: Callable[[str], str]
+) -> SettingsError:
+    """The error, with the origin of whichever value it names first."""
+    words = _WORD.findall(message)
+    path = next((f"duplex_session.{word}" for word in words if word in section), "duplex_session")
+    return SettingsError(
+        f"duplex_session.{message}{blame(path)}",
+        hint="duplex serve --print-config lists all settings",
+    )
 
 
 def _typed(value: Any, annotation: Any) -> Any:

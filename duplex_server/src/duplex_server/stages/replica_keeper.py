@@ -183,7 +183,10 @@ class ReplicaKeeper:
             def part(fraction: float, text: str, done: int = slot.id) -> None:
                 progress((done + fraction) / count, text)
 
-            await self._load(slot, part)
+            try:
+                await self._load(slot, part)
+            except StageLoadError as error:
+                raise StageLoadError(f"stage {self._name}: {error}", error.hint) from error
         progress(1.0, f"stage {self._name} is ready")
 
     async def stop(self, grace_s: float) -> None:
