@@ -34,6 +34,7 @@ class Peer:
         self.raw = raw
         self.session_id = ""
         self.token = ""
+        self.announced: dict[str, Any] = {}
         self.generation = 0
         self.last_seq = 0
         self.seqs: list[int] = []
@@ -46,6 +47,7 @@ class Peer:
             event: dict[str, Any] = msgspec.json.decode(await self.raw.recv())
         if event["type"] in ("session.created", "session.resumed"):
             self.session_id = event["session"]["id"]
+            self.announced = event
             self.token = event["resume_token"]
             self.generation = event["attachment_generation"]
         if "server_event_seq" in event:
@@ -262,6 +264,7 @@ async def test_missed_events_follow_in_order_and_unchanged(server: RunningServer
     peer.drop()
     await until_detached(server)
     back = await resumed(server, peer, last_received_server_event_seq=0)
+    assert back.announced["newest_server_event_seq"] == peer.last_seq
     replayed = [await back.next() for _ in range(peer.last_seq)]
     assert back.generation == 2
     assert back.token != peer.token

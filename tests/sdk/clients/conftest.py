@@ -67,13 +67,17 @@ class ScriptedSocket(Socket):
         session = {"id": "duplex-1", "capabilities": {}}
         self.says("session.created", session=session, resume_token=token, attachment_generation=1)
 
-    def says_resumed(self, token: str = "TOKEN-2", generation: int = 2) -> None:
+    def says_resumed(
+        self, token: str = "TOKEN-2", generation: int = 2, newest: int | None = None
+    ) -> None:
+        said = {} if newest is None else {"newest_server_event_seq": newest}
         self.says(
             "session.resumed",
             session_id="duplex-1",
             session={"id": "duplex-1", "capabilities": {}},
             resume_token=token,
             attachment_generation=generation,
+            **said,
         )
 
     def says_error(self, code: str, event_id: str | None = None) -> None:

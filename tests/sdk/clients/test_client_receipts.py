@@ -12,6 +12,7 @@ from duplex_sdk.clients import (
     ClientError,
     ClientProtocolError,
     ClientSessionClosedError,
+    ConnectionResumed,
     DuplexClient,
     Receipt,
     Reconnect,
@@ -335,6 +336,7 @@ def test_question_of_an_earlier_connection_decides_nothing(
     async def main() -> None:
         client, first = await resumed(scripted_server)
         events = client.events()
+        lost = await client.clear_input()
         first.breaks(ClientConnectionError("cable"))
         second = await scripted_server.connection(2)
         second.says_resumed("TOKEN-2", 2)
@@ -347,11 +349,53 @@ def test_question_of_an_earlier_connection_decides_nothing(
         assert earlier != third.sent_of("turn.signal")[0]["event"]
         third.says("turn.event", session_id="s", epoch=0, event=earlier, turn_state="idle")
         await asyncio.sleep(0.01)
+        assert lost.settled
         assert not receipt.settled
         third.says("input_audio_buffer.cleared", server_event_seq=2)
         await receipt.acknowledged()
+        with pytest.raises(ClientConnectionError, match="before the answer"):
+            await lost.acknowledged()
         heard = [(await anext(events)).type for _ in range(len(events))]
         assert "turn.event" not in heard
+        await client.close(timeout_s=0)
+
+    in_virtual_time(main)
+
+
+def test_client_without_a_command_in_doubt_asks_nothing_when_it_is_back(
+    in_virtual_time: Callable[[Any], Any], scripted_server: Any
+) -> None:
+    async def main() -> None:
+        client, first = await resumed(scripted_server)
+        first.breaks(ClientConnectionError("cable"))
+        second = await scripted_server.connection(2)
+        second.says_resumed()
+        await asyncio.sleep(0.01)
+        assert second.sent_types() == ["session.resume"]
+        await client.clear_input()
+        assert second.sent_types()[-1] == "input_audio_buffer.clear"
+        await client.close(timeout_s=0)
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(("newest", "missed"), [(1, 0), (4, 3), (None, None)])
+def test_client_that_is_back_knows_how_much_it_missed(
+    in_virtual_time: Callable[[Any], Any],
+    scripted_server: Any,
+    newest: int | None,
+    missed: int | None,
+) -> None:
+    async def main() -> None:
+        client, first = await resumed(scripted_server)
+        events = client.events()
+        first.breaks(ClientConnectionError("cable"))
+        second = await scripted_server.connection(2)
+        second.says_resumed(newest=newest)
+        async for event in events:
+            if isinstance(event, ConnectionResumed):
+                break
+        assert event.missed == missed
         await client.close(timeout_s=0)
 
     in_virtual_time(main)

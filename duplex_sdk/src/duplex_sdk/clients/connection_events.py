@@ -31,6 +31,7 @@ class ConnectionResumed(DuplexEvent, frozen=True, kw_only=True):
         outage_s: seconds without a connection.
         attempts: connections tried, the last one included.
         attachment_generation: how many sockets this session has had.
+        missed: how many events follow that were missed; None where the server does not say.
     """
 
     type: ClassVar[str] = "connection.resumed"
@@ -39,8 +40,11 @@ class ConnectionResumed(DuplexEvent, frozen=True, kw_only=True):
         "outage_s",
         "attempts",
         "attachment_generation",
+        "missed",
     )
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"missed"})
 
     outage_s: float
     attempts: int
     attachment_generation: int
+    missed: int | None = None

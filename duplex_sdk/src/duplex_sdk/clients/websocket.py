@@ -241,12 +241,14 @@ class DuplexClient(DuplexClientBase):
         self._resumes += 1
         self._note_token(resumed.answer)
         self._dispatch(resumed.answer)
+        newest = resumed.answer.get("newest_server_event_seq")
         self._distribute(
             ConnectionResumed(
                 session_id=self.session_id,
                 outage_s=outage_s,
                 attempts=resumed.attempts,
                 attachment_generation=int(resumed.answer.get("attachment_generation") or 0),
+                missed=newest - self._last_seq if isinstance(newest, int) else None,
             )
         )
         self._socket = resumed.socket
@@ -321,8 +323,11 @@ class DuplexClient(DuplexClientBase):
         after those to all that arrived before. Without it a lost command would be taken for
         answered by the answer to the next of its kind.
         """
+        unanswered = self._receipts.unanswered()
+        if not unanswered:
+            return
         signal = SignalTurn(event=f"{_FENCE}{self._resumes}")
-        self._fences[signal.event] = self._receipts.unanswered()
+        self._fences[signal.event] = unanswered
         await self._send_control(encode_command(signal))
 
     def _lower_fence(self, name: str) -> None:

@@ -314,6 +314,7 @@ class SessionDelivery:
                     session=self.handle.public_session,
                     attachment_generation=self._generation,
                     resume_token=token,
+                    newest_server_event_seq=self._journal.newest,
                 )
             )
         )

@@ -283,7 +283,10 @@ class SessionHeartbeatAck(RealtimeEvent, frozen=True, kw_only=True):
 
 
 class SessionResumed(SessionCreated, frozen=True, kw_only=True):
-    """This socket took the session over; replay follows."""
+    """This socket took the session over; replay follows, up to the newest event, then live ones.
+
+    None of the events numbered up to ``newest_server_event_seq`` was sent to this socket before.
+    """
 
     type: ClassVar[str] = "session.resumed"
     WIRE: ClassVar[tuple[str, ...]] = (
@@ -291,8 +294,11 @@ class SessionResumed(SessionCreated, frozen=True, kw_only=True):
         "session",
         "attachment_generation",
         "resume_token",
+        "newest_server_event_seq",
     )
-    OPTIONAL: ClassVar[frozenset[str]] = frozenset()
+    OPTIONAL: ClassVar[frozenset[str]] = frozenset({"newest_server_event_seq"})
+
+    newest_server_event_seq: int | None = None
 
 
 class SessionReplaced(RealtimeEvent, frozen=True, kw_only=True):
