@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duplex_sdk.protocol.duplex import AudioTextMark, transcript_prefix
+from duplex_sdk.protocol.duplex import AudioTextMark, RisingMarks, transcript_prefix
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,3 +82,29 @@ def test_more_audio_never_gives_less_text(
     assert text.startswith(later)
     assert later.startswith(earlier)
     assert transcript_prefix(text, marks, audio_ms, audio_ms + 1) == text.rstrip()
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 12), st.integers(-5, 5000)), max_size=12)
+
+
+@given(PAIRS, st.integers(0, 5000))
+def test_marks_taken_in_one_by_one_say_what_sorted_ones_say(
+    pairs: list[tuple[int, int]], position_ms: int
+) -> None:
+    marks = [AudioTextMark(chars, end_ms) for chars, end_ms in pairs]
+    growing = RisingMarks()
+    for mark in marks:
+        growing.add(mark)
+    ordered = RisingMarks(sorted(marks, key=lambda mark: mark.audio_end_ms))
+    assert len(growing) == len(marks)
+    for each in (growing, marks):
+        cut = transcript_prefix(TEN, each, 4000, position_ms)
+        assert cut == transcript_prefix(TEN, ordered, 4000, position_ms)
+    start, start_chars = 0, 0
+    for mark in sorted(marks, key=lambda mark: mark.audio_end_ms):
+        end, chars = max(0, mark.audio_end_ms), min(10, max(start_chars, mark.text_chars))
+        if 0 < position_ms < min(end, 4000):
+            gained = (chars - start_chars) * (position_ms - start) // (end - start)
+            assert cut == TEN[: start_chars + gained]
+            break
+        start, start_chars = end, chars

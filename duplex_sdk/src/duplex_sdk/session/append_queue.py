@@ -131,6 +131,10 @@ class AppendQueue:
     @property
     def idle(self) -> bool:
         """Whether every unit of the conversation has settled."""
+        current = self._current
+        if current is None and not self._queue:
+            # Asked after every step, and true after nearly all.
+            return True
         return all(append.beside is not None for append in self.under_way)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import AudioTextMark
+from duplex_sdk.protocol.duplex import AudioTextMark, RisingMarks
 
 from .stage_metrics import StageMetrics
 
@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Response"]
 
+MOST_MARKS = 1024
+"""As many as an answer of 80 s has with one for each 80 ms; beyond that older ones are thinned."""
+
+MOST_PIECES = 1024
+"""A string of its own takes ten times as much memory as the word in it."""
+
 
 @dataclass(slots=True)
 class Response:
     """The open response of a session.
 
-    Text is kept as pieces and counted, never joined before the end: the cost of a delta must not
-    grow with the length of the answer.
+    Text is kept as pieces and counted, and seldom joined before the end: the cost of a delta must
+    not grow with the length of the answer.
 
     Attributes:
         id: ``resp_`` and 32 hex characters.
@@ -50,7 +56,7 @@ class Response:
     text_pieces: list[str] = field(default_factory=list)
     text_chars: int = 0
     audio_ms: float = 0.0
-    marks: list[AudioTextMark] = field(default_factory=list)
+    marks: RisingMarks = field(default_factory=lambda: RisingMarks(most=MOST_MARKS))
     item_open: bool = False
     audio_part_open: bool = False
     text_part_open: bool = False
@@ -80,8 +86,11 @@ class Response:
     def add_text(self, piece: str) -> None:
         """Take in a new piece of text."""
         self.text_pieces.append(piece)
+        if len(self.text_pieces) > MOST_PIECES:
+            self.text_pieces = ["".join(self.text_pieces)]
         self.text_chars += len(piece)
 
     def add_marks(self, new_marks: list[AudioTextMark]) -> None:
         """Take in alignment of text with audio; positions are cumulative."""
-        self.marks.extend(new_marks)
+        for mark in new_marks:
+            self.marks.add(mark)

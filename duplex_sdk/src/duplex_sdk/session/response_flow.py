@@ -41,7 +41,7 @@ def spoken_text(response: Response) -> SpokenText:
     """What a response has said so far, with its alignment."""
     return SpokenText(
         text=response.text,
-        marks=tuple(response.marks),
+        marks=response.marks,
         audio_ms=response.audio_ms,
         written=not response.speaks,
     )

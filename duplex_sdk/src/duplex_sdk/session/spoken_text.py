@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import AudioTextMark, transcript_prefix
+from duplex_sdk.protocol.duplex import AudioTextMark, RisingMarks, transcript_prefix
 
 if TYPE_CHECKING:
     from .playback import PlaybackCommitPolicy, PlaybackCursor
@@ -19,13 +19,14 @@ class SpokenText:
 
     Attributes:
         text: all of them.
-        marks: alignment, cumulative; empty means evenly spread.
+        marks: alignment, cumulative; empty means evenly spread. That of an open response still
+            grows: what lies beyond the text is no part of it.
         audio_ms: length of the audio.
         written: the response has no audio by intention; its text is seen, not heard.
     """
 
     text: str
-    marks: tuple[AudioTextMark, ...] = ()
+    marks: RisingMarks | tuple[AudioTextMark, ...] = ()
     audio_ms: float = 0.0
     written: bool = False
 

@@ -43,7 +43,7 @@ from duplex_sdk.protocol.realtime.items import (
     StatusDetails,
 )
 from duplex_sdk.protocol.realtime.session import RealtimeInputDefaults
-from duplex_sdk.protocol.realtime.transcript import transcript_prefix
+from duplex_sdk.protocol.realtime.transcript import RisingMarks, transcript_prefix
 
 from . import commands as _commands
 from . import events as _events
@@ -101,6 +101,7 @@ __all__ = [
     "ResponseObject",
     "ResponseStatus",
     "ResumeRequest",
+    "RisingMarks",
     "ServerFrame",
     "StatusDetails",
     "canonical_format",

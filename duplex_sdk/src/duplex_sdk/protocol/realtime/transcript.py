@@ -3,15 +3,68 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
 from .items import AudioTextMark
 
-__all__ = ["transcript_prefix"]
+__all__ = ["RisingMarks", "transcript_prefix"]
+
+
+class RisingMarks:
+    """Alignment of a transcript with its audio, kept in order: asking costs no more as it grows.
+
+    Marks rise in both coordinates; one that falls behind those before it is raised to them. Of more
+    than ``most``, every second of the older half is forgotten, and what lies between is
+    interpolated: an answer without end takes no memory without end. Not thread-safe.
+    """
+
+    __slots__ = ("_chars", "_ends_ms", "_most")
+
+    def __init__(self, marks: Iterable[AudioTextMark] = (), *, most: int | None = None) -> None:
+        self._ends_ms: list[float] = []
+        self._chars: list[int] = []
+        self._most = most
+        for mark in marks:
+            self.add(mark)
+
+    def __len__(self) -> int:
+        return len(self._ends_ms)
+
+    def add(self, mark: AudioTextMark) -> None:
+        """Take in one more mark; constant time for one at the end, where nearly all belong."""
+        end_ms = max(0, mark.audio_end_ms)
+        place = bisect_right(self._ends_ms, end_ms)
+        before = self._chars[place - 1] if place else 0
+        chars = max(before, mark.text_chars)
+        self._ends_ms.insert(place, end_ms)
+        self._chars.insert(place, chars)
+        for later in range(place + 1, len(self._chars)):
+            self._chars[later] = max(self._chars[later], chars)
+        if self._most is not None and len(self._chars) > self._most:
+            older = len(self._chars) // 2
+            del self._ends_ms[:older:2], self._chars[:older:2]
+
+    def chars_at(self, position_ms: float, *, length: int, audio_ms: float) -> int:
+        """Characters spoken by a position, of a text of so many in audio so long."""
+        if not position_ms > 0:
+            return 0
+        if position_ms >= audio_ms:
+            return length
+        place = bisect_right(self._ends_ms, position_ms)
+        start = self._mark(place - 1, length) if place else (0.0, 0)
+        end = self._mark(place, length) if place < len(self._ends_ms) else (audio_ms, length)
+        return _between(*start, *end, position_ms)
+
+    def _mark(self, place: int, length: int) -> tuple[float, int]:
+        return self._ends_ms[place], min(length, self._chars[place])
 
 
 def transcript_prefix(
-    text: str, marks: Sequence[AudioTextMark], audio_ms: float, position_ms: float
+    text: str,
+    marks: Sequence[AudioTextMark] | RisingMarks,
+    audio_ms: float,
+    position_ms: float,
 ) -> str:
     """The part of a transcript that is spoken by a position in its audio.
 
@@ -27,31 +80,8 @@ def transcript_prefix(
     Returns:
         A prefix of ``text`` without trailing white space; empty at 0 and before.
     """
-    return text[: _spoken_chars(len(text), marks, audio_ms, position_ms)].rstrip()
-
-
-def _spoken_chars(
-    length: int, marks: Sequence[AudioTextMark], audio_ms: float, position_ms: float
-) -> int:
-    if not position_ms > 0:
-        return 0
-    if position_ms >= audio_ms:
-        return length
-    start_ms, start_chars = 0.0, 0
-    for end_ms, end_chars in _rising(marks, length):
-        if position_ms < end_ms:
-            return _between(start_ms, start_chars, end_ms, end_chars, position_ms)
-        start_ms, start_chars = end_ms, end_chars
-    return _between(start_ms, start_chars, audio_ms, length, position_ms)
-
-
-def _rising(marks: Sequence[AudioTextMark], length: int) -> list[tuple[float, int]]:
-    rising: list[tuple[float, int]] = []
-    chars = 0
-    for mark in sorted(marks, key=lambda mark: mark.audio_end_ms):
-        chars = min(length, max(chars, mark.text_chars))
-        rising.append((max(0, mark.audio_end_ms), chars))
-    return rising
+    rising = marks if isinstance(marks, RisingMarks) else RisingMarks(marks)
+    return text[: rising.chars_at(position_ms, length=len(text), audio_ms=audio_ms)].rstrip()
 
 
 def _between(
