@@ -16,6 +16,7 @@ from duplex_sdk.audio import PcmChunk, float_to_pcm16, resample
 from duplex_sdk.cli.server_process import ServerProcess
 from duplex_sdk.clients import DuplexClient
 from duplex_sdk.protocol.duplex import AudioDelta, DuplexEvent, ResponseDone, TranscriptDelta
+from duplex_sdk.stage.worker.descendants import shared_memory_of
 from processes import descendants, eventually, is_there
 from tiny_checkpoints import talking_model
 
@@ -125,8 +126,13 @@ async def test_chat_completions_are_answered_by_the_same_model(server: ServerPro
     assert [replica["state"] for replica in reply["replicas"]] == ["ready"]
 
 
-async def test_a_server_that_is_killed_leaves_no_process_behind(server: ServerProcess) -> None:
+async def test_a_server_that_is_killed_leaves_no_process_and_no_file_behind(
+    server: ServerProcess,
+) -> None:
     ours = descendants(server.pid)
+    shared = shared_memory_of(server.pid)
     assert any("EngineCore" in command for command in ours.values()), "vLLM's own processes"
+    assert shared, "what they talk through"
     os.kill(server.pid, signal.SIGKILL)
     await eventually(lambda: not any(map(is_there, ours)))
+    await eventually(lambda: not any(map(os.path.exists, shared)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+from duplex_sdk.stage.worker.descendants import shared_memory_of
 from processes import descendants, eventually, is_there
 from stage_talk import Talk
 
@@ -22,6 +23,8 @@ async def test_the_end_of_the_engine_ends_its_sessions_and_it_is_started_again(
     session_id = stage.open("mourner", max_tokens=200)
     stage.submit(session_id, 1)
     await stage.until(lambda: bool(stage.said[session_id]))
+    shared = shared_memory_of(replica.pid)
+    assert shared, "what its processes talk through"
     ready = len(stage.ready)
     os.kill(core, signal.SIGKILL)
     await stage.until(lambda: session_id in stage.failed)
@@ -29,5 +32,6 @@ async def test_the_end_of_the_engine_ends_its_sessions_and_it_is_started_again(
     assert (error.code, error.scope) == ("runtime_failed", "session")
     assert stage.dead[-1][1] == (session_id,)
     await eventually(lambda: not any(map(is_there, (replica.pid or 0, *ours))))
+    await eventually(lambda: not any(map(os.path.exists, shared)))
     await stage.until(lambda: len(stage.ready) > ready, RESTART_S)
     assert len(await stage.fresh([1, 2])) == 4

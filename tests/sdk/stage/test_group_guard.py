@@ -7,8 +7,11 @@ import select
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
+from duplex_sdk.stage.worker.group_guard import GroupGuard
 
 PATIENCE_S = 20.0
 PROGRAM = """
@@ -17,15 +20,16 @@ from duplex_sdk.stage.worker.group_guard import GroupGuard
 
 child = subprocess.Popen(["sleep", "60"])
 guard = GroupGuard()
+guard.remove_at_the_end(*sys.argv[1:])
 print(guard.watches, child.pid, flush=True)
 sys.stdin.read(1)
 """
 
 
-def started(*, leads_its_group: bool) -> tuple[subprocess.Popen[str], bool, int]:
+def started(*paths: Path, leads_its_group: bool) -> tuple[subprocess.Popen[str], bool, int]:
     """A process with a guard and a child, and what it says of them."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, *map(str, paths)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -49,18 +53,33 @@ def ends(pid: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are watched as Linux does it")
-@pytest.mark.parametrize("end", ["killed", "stopped, then killed", "left"])
-def test_the_group_ends_with_the_process_however_that_ends(end: str) -> None:
-    process, watches, child = started(leads_its_group=True)
+@pytest.mark.parametrize("end", ["killed", "stopped, then killed", "killed with its group", "left"])
+def test_the_group_and_its_files_end_with_the_process(end: str, tmp_path: Path) -> None:
+    folder, file, gone = tmp_path / "a folder", tmp_path / "file", tmp_path / "gone already"
+    folder.mkdir()
+    (folder / "inside").touch()
+    file.touch()
+    process, watches, child = started(folder, file, gone, leads_its_group=True)
     with process:
         assert watches
         if end == "left":
             process.communicate("x", timeout=PATIENCE_S)
         if end == "stopped, then killed":
             process.send_signal(signal.SIGSTOP)
-        if end != "left":
+        if end == "killed with its group":
+            os.killpg(process.pid, signal.SIGKILL)
+        elif end != "left":
             process.kill()
         assert ends(child)
+    until = time.monotonic() + PATIENCE_S
+    while list(tmp_path.iterdir()):
+        assert time.monotonic() < until, "files are left"
+        time.sleep(0.01)
+
+
+def test_a_path_of_two_lines_is_refused() -> None:
+    with pytest.raises(ValueError, match="line break"):
+        GroupGuard().remove_at_the_end("a\nb")
 
 
 def test_a_process_that_leads_no_group_ends_nobody() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import tempfile
 import threading
 import time
 import traceback
@@ -16,6 +18,7 @@ from duplex_sdk.stage.host.unit_host import UnitHost
 from duplex_sdk.stage.model import StageInfo, StageLoadError
 from duplex_sdk.stage.vllm import BackendSettings, EngineLostError, VllmHost
 
+from .descendants import shared_memory_of
 from .engine_link import EngineLink, LinkLostError
 from .group_guard import GroupGuard
 from .host_thread import HostThread
@@ -115,15 +118,27 @@ class EngineThread(HostThread):
         device = resolve_device(load.device, load.replica_id)
         free_memory_or_raise(device, load.memory_bytes)
         self._link.send(Progress(0.0, f"starting vLLM with {load.vllm.get('model')}"))
-        # vLLM computes in processes of its own, which don't notice when this one is killed.
-        self._guard = GroupGuard()
+        guard = self._guarded()
         # vLLM's engine and tokenizer are loaded here and nowhere else: no server imports them.
         from duplex_sdk.stage.vllm.async_llm import AsyncLLMEngine
 
         engine = AsyncLLMEngine(load.vllm, settings, device=device, slots=load.max_batch)
+        # Cleared up by vLLM itself only when it is given the seconds that this takes.
+        guard.remove_at_the_end(*shared_memory_of(os.getpid()))
         self._link.send(Progress(1.0, f"vLLM is ready on {device}"))
         # A session holds a place in the engine as long as it lives, also when it is silent.
         return engine, StageInfo(device, load.memory_bytes, engine.slots)
+
+    def _guarded(self) -> GroupGuard:
+        """See that nothing is left of vLLM, which computes in processes of its own.
+
+        They don't notice when this one is killed, and talk to it through files.
+        """
+        guard = self._guard = GroupGuard()
+        folder = tempfile.mkdtemp(prefix="duplex-vllm-")
+        guard.remove_at_the_end(folder)
+        os.environ.setdefault("VLLM_RPC_BASE_PATH", folder)
+        return guard
 
     async def _until_ended(self, engine: AsyncLLMEngine) -> None:
         death = asyncio.ensure_future(engine.watch())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
-from collections.abc import Iterator
+
+from .descendants import descendants
 
 __all__ = ["device_memory", "resident_bytes"]
 
@@ -15,7 +15,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 def resident_bytes() -> int:
     """Resident memory of this process and all that it started; 0 where the system does not tell."""
     try:
-        return sum(map(_pages, (os.getpid(), *_descendants(os.getpid())))) * _PAGE
+        return sum(map(_pages, (os.getpid(), *descendants(os.getpid())))) * _PAGE
     except (OSError, ValueError, IndexError):
         return 0
 
@@ -27,19 +27,6 @@ def _pages(pid: int) -> int:
     except (FileNotFoundError, ProcessLookupError):
         # A child that has ended meanwhile. Of this process that cannot be, but for other systems.
         return 0
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    """Asked of each thread of a process, not of all processes: there may be thousands."""
-    for children in glob.glob(f"/proc/{pid}/task/*/children"):
-        try:
-            with open(children, "rb") as listed:
-                own = [int(child) for child in listed.read().split()]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        for child in own:
-            yield child
-            yield from _descendants(child)
 
 
 def device_memory() -> int:
