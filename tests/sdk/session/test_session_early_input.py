@@ -150,6 +150,15 @@ def test_what_was_heard_and_answered_is_not_answered_twice() -> None:
     assert codes(lab) == ["response_create_without_input"]
 
 
+def test_where_nothing_can_bring_an_answer_on_none_is_begun() -> None:
+    """A model of turns is fed no silence, so its next unit comes with the user's next words only."""
+    lab = SessionLab(SpeechOnly({"script": {"turns": "commit"}}), {"auto_response": True})
+    lab.send(CreateResponse())
+    lab.run(2600)
+    assert codes(lab) == ["response_create_without_input"]
+    assert lab.session.state.response is None
+
+
 def test_a_commit_not_yet_heard_is_heard_in_the_next_epoch(lab: SessionLab) -> None:
     lab.speak(200)
     lab.faults[effects.SubmitUnit] = hang

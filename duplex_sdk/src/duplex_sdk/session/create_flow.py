@@ -120,8 +120,9 @@ class CreateFlow:
             self._appends.push(
                 Append(AppendPiece(kind="conversation", final=True), state.epoch, answers=True)
             )
-        elif state.auto_responds:
-            # The model answers with its next unit, or chooses to listen.
+        elif state.auto_responds and self._continuations.enabled:
+            # The model answers with its next unit, or chooses to listen. One that is given no
+            # silence has no next unit: its response would stay open for ever.
             self._responses.open(options)
             self._continuations.wanted()
         else:
