@@ -85,7 +85,7 @@ class ResponseFlow:
         state.playback.open(response.id)
         state.history.open_response(response.id)
         state.history.mark_answered()
-        if options is not None:
+        if response.config != state.config:
             state.publish_config()
         self._events.created(response)
         return response
@@ -330,7 +330,7 @@ class ResponseFlow:
             return
         state.response = None
         state.turn_state = TurnState.IDLE
-        if response.config is not state.config:
+        if response.config != state.config:
             state.publish_config()
 
     # silence
