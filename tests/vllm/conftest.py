@@ -47,7 +47,7 @@ async def loaded_stage(
         backends=("vllm",),
         max_batch=SLOTS,
         device="cpu",
-        options={"placeholder_token_id": PLACEHOLDER, "at_limit": "end"},
+        options={"placeholder_token_id": PLACEHOLDER, "at_limit": "roll_over"},
         vllm={
             "model": str(checkpoint[0]),
             # Two ways to compute the same must not differ by rounding.

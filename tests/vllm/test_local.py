@@ -15,7 +15,13 @@ from duplex_plugin_local.speech import say
 from duplex_sdk.audio import PcmChunk, float_to_pcm16, resample
 from duplex_sdk.cli.server_process import ServerProcess
 from duplex_sdk.clients import DuplexClient
-from duplex_sdk.protocol.duplex import AudioDelta, DuplexEvent, ResponseDone, TranscriptDelta
+from duplex_sdk.protocol.duplex import (
+    AudioDelta,
+    DuplexEvent,
+    ResponseDone,
+    SessionClosed,
+    TranscriptDelta,
+)
 from duplex_sdk.stage.worker.descendants import shared_memory_of
 from processes import descendants, eventually, is_there
 from tiny_checkpoints import talking_model
@@ -44,6 +50,7 @@ async def server(
         "vllm.enforce_eager": "true",
         "vllm.max_model_len": "1024",
         "max_batch": "8",
+        "options.at_limit": "end",
     }
     stage = (f"--stage=reply.{name}={value}" for name, value in settings.items())
     local = ("--plugin", "local", "--llm", f"vllm:{folder}", "--device", "cpu")
@@ -113,6 +120,20 @@ async def test_sessions_are_answered_at_once(server: ServerProcess, question: by
             return (await talk.until(ResponseDone))[1]
 
     assert await asyncio.gather(*(one() for _ in range(4))) == [WHOLE] * 4
+
+
+async def test_a_talk_that_is_too_long_ends_alone(server: ServerProcess, question: bytes) -> None:
+    async with DuplexClient(server.url, {"turn_detection": None}) as other:
+        beside = Conversation(other)
+        async with DuplexClient(server.url, {"turn_detection": None}) as client:
+            talk = Conversation(client)
+            # Each of its letters is a token to this model.
+            await client.send_text("a" * 1500)
+            await client.create_response()
+            closed, said = await talk.until(SessionClosed)
+            assert (closed.reason, said) == ("runtime_failed", "")
+        await beside.ask(question)
+        assert (await beside.until(ResponseDone))[1] == WHOLE
 
 
 async def test_chat_completions_are_answered_by_the_same_model(server: ServerProcess) -> None:

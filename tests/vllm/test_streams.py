@@ -134,20 +134,30 @@ class TestInterruption:
 
 
 class TestLimit:
-    async def test_a_session_that_reaches_it_ends_alone(self, stage: Talk) -> None:
+    async def test_a_session_that_reaches_it_rolls_over_alone(self, stage: Talk) -> None:
         other = stage.open("other")
-        history = [1]
-        history += (await stage.ask(other, 1)).token_ids
-        session_id = stage.open("full", max_tokens=60)
-        for _ in range(8):
-            if session_id in stage.failed:
-                break
-            await stage.ask(session_id, *range(10))
-        error = stage.failed[session_id]
-        assert (error.code, error.scope) == ("runtime_failed", "session")
-        assert str(LIMIT) in error.message
+        told = [1]
+        told += (await stage.ask(other, 1)).token_ids
+        session_id = stage.open("long", max_tokens=10)
+        units: list[list[int]] = []
+        times = 0
+        for number in range(24):
+            chunk = [number, 100 + number, *range(10)]
+            answer = await stage.ask(session_id, *chunk)
+            if answer.rolled_over:
+                times += 1
+                # Whole units go, the first of them stays.
+                dropped = units[1 : 1 + answer.rolled_over // 22]
+                assert sum(map(len, dropped)) == answer.rolled_over
+                del units[1 : 1 + len(dropped)]
+            history = [token for unit in units for token in unit]
+            fresh = await stage.fresh([*history, *chunk], max_tokens=10)
+            assert answer.token_ids == fresh, f"unit {number}"
+            units.append([*chunk, *answer.token_ids])
+        assert times >= 2
+        assert session_id not in stage.failed
         answer = await stage.ask(other, 2)
-        assert answer.token_ids == await stage.fresh([*history, 2])
+        assert answer.token_ids == await stage.fresh([*told, 2])
 
     async def test_an_answer_may_fill_the_context_to_its_last_place(self, stage: Talk) -> None:
         session_id = stage.open("brim", max_tokens=None)
