@@ -34,6 +34,7 @@ from duplex_sdk.stage import (
     StageOutput,
     StageSession,
     StageUnit,
+    ToolCall,
 )
 from duplex_server.entrypoints import Question, RequestFailedError, TurnModel, warm_up_turns
 from duplex_server.serving import ServingOptions
@@ -132,6 +133,56 @@ class Listener(StageModel[None]):
         ms, rate = round(prompt.audio.duration_ms), prompt.audio.rate
         text = f"{prompt.kind}, {ms} ms at {rate} Hz after {before}"
         return [unit.output(text=text, end_of_turn=prompt.final)]
+
+
+class Caller(StageModel[StageSession]):
+    """Asks for two functions, and says what they gave."""
+
+    def load(self, context: LoadContext) -> StageInfo:
+        return StageInfo()
+
+    def open(self, session: StageSession) -> StageSession:
+        return session
+
+    def step_unit(self, unit: StageUnit[StageSession], now: float) -> Iterable[StageOutput]:
+        TOLD.append((unit.state, unit.prompt))
+        if unit.prompt.messages[-1]["role"] == "tool":
+            results = [each["content"] for each in unit.prompt.messages if each["role"] == "tool"]
+            return [unit.output(text=" and ".join(results), end_of_turn=True)]
+        names = [tool["name"] for tool in unit.state.config["tools"]]
+        calls = [
+            ToolCall(name, '{"where": "here"}', "" if n else "mine") for n, name in enumerate(names)
+        ]
+        return [
+            *(unit.output(tool_call=call) for call in calls),
+            unit.output(end_of_turn=True),
+        ]
+
+
+class Calling(Parroting):
+    """Calls functions, from the first of two stages."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return replace(super().capabilities(max_sessions=max_sessions), supports_tools=True)
+
+    def pipeline(self) -> PipelineConfig:
+        stages = [
+            StageConfig(name, f"{__name__}:{name}", quick=True) for name in ("Caller", "Saying")
+        ]
+        return PipelineConfig(tuple(stages), turn_requests=True)
+
+
+class Saying(StageModel[None]):
+    """Says what the stage before it wrote."""
+
+    def load(self, context: LoadContext) -> StageInfo:
+        return StageInfo()
+
+    def open(self, session: StageSession) -> None:
+        return None
+
+    def step_unit(self, unit: StageUnit[None], now: float) -> Iterable[StageOutput]:
+        return [unit.output(text=unit.prompt.text, end_of_turn=unit.prompt.final)]
 
 
 class Listening(Parroting):
@@ -345,6 +396,74 @@ async def test_engine_refuses_sound_that_its_model_does_not_take() -> None:
     async with TurnModel.load(spec()).async_omni() as omni:
         with pytest.raises(RequestFailedError, match="written requests only"):
             await anext(omni.generate(Question(audio=PcmChunk.silence(1600, RATE))))
+
+
+def tool(name: str) -> Any:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+async def test_the_openai_client_calls_the_functions_and_tells_what_they_gave() -> None:
+    TOLD.clear()
+    messages: list[Any] = [{"role": "user", "content": "weather?"}]
+    tools = [tool("look"), tool("listen")]
+    async with (
+        Harness().turn_server(spec(Calling)) as server,
+        openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as client,
+    ):
+        create = client.chat.completions.create
+        whole = await create(model="parrot", messages=messages, tools=tools)
+        choice = whole.choices[0]
+        assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
+        calls: Any = choice.message.tool_calls
+        assert [call.function.name for call in calls] == ["look", "listen"]
+        assert calls[0].id == "mine"
+        assert calls[1].id.startswith("call_")
+
+        chunks = [
+            chunk.choices[0]
+            async for chunk in await create(
+                model="parrot", messages=messages, tools=tools, stream=True
+            )
+        ]
+        streamed = [call for chunk in chunks for call in chunk.delta.tool_calls or ()]
+        assert [(call.index, call.function.name) for call in streamed] == [
+            (0, "look"),
+            (1, "listen"),
+        ]
+        assert chunks[-1].finish_reason == "tool_calls"
+
+        messages.append(choice.message.model_dump(exclude_none=True))
+        messages += [
+            {"role": "tool", "tool_call_id": call.id, "content": f"{call.function.name}ed"}
+            for call in calls
+        ]
+        last = await create(model="parrot", messages=messages, tools=tools)
+        assert last.choices[0].message.content == "looked and listened"
+        assert last.choices[0].finish_reason == "stop"
+    told = TOLD[-1][1].messages
+    assert [message["role"] for message in told] == ["user", "assistant", "tool", "tool"]
+    assert [call["function"]["name"] for call in told[1]["tool_calls"]] == ["look", "listen"]
+
+
+async def test_model_that_calls_no_functions_refuses_them(server: RunningTurnServer) -> None:
+    refused = await post(server.url, asking("hi", tools=[tool("look")]))
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
+    assert TOLD == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": "all"},
+        {"tools": [{"type": "retrieval"}]},
+        {"tools": [tool("")]},
+        {"tools": [tool("look")], "tool_choice": {"type": "function"}},
+    ],
+)
+async def test_what_is_no_function_is_refused(fields: Any) -> None:
+    async with Harness().turn_server(spec(Calling)) as server:
+        refused = await post(server.url, asking("hi", **fields))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_tools")
 
 
 async def test_the_plugin_has_its_say_as_in_a_session() -> None:

@@ -78,7 +78,11 @@ class Orchestrator(OrchestratorBase):
             return
         if output.error is not None:
             self._note_error(request, output.error)
-        elif is_last:
+            return
+        if output.tool_call is not None:
+            # Whichever stage makes it: no stage after that one has anything to do with it.
+            request.deliver(AnswerPiece(tool_call=output.tool_call))
+        if is_last:
             if output.text or output.audio is not None:
                 request.deliver(AnswerPiece(output.text or "", output.audio))
             if output.end_of_turn:

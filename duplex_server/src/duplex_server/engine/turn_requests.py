@@ -12,7 +12,7 @@ from .streams import RequestState
 
 if TYPE_CHECKING:
     from duplex_sdk.audio import PcmChunk
-    from duplex_sdk.stage import Json, StagePrompt
+    from duplex_sdk.stage import Json, StagePrompt, ToolCall
 
 __all__ = [
     "AbortRequest",
@@ -34,15 +34,18 @@ class AnswerPiece:
     Attributes:
         text: new text only; may be empty.
         audio: new samples only, at the model's output rate; None: this piece has none.
+        tool_call: a function that the caller is to call; None: this piece has none.
     """
 
     text: str = ""
     audio: PcmChunk | None = None
+    tool_call: ToolCall | None = None
 
     @property
     def size(self) -> int:
         """Bytes it holds, near enough for a budget."""
-        return 64 + len(self.text) + (len(self.audio.data) if self.audio is not None else 0)
+        size = 64 + len(self.text) + (len(self.audio.data) if self.audio is not None else 0)
+        return size + (len(self.tool_call.arguments) if self.tool_call is not None else 0)
 
 
 @dataclass(frozen=True, slots=True)

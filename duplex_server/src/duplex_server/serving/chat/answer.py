@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from duplex_sdk.protocol.duplex import ResponseObject
+    from duplex_sdk.stage import ToolCall
 
 __all__ = ["ChatAnswer", "ChatPiece"]
 
@@ -19,11 +20,13 @@ class ChatPiece:
     Attributes:
         text: written, or of the transcript of what is spoken.
         audio: PCM16.
+        tool_call: a function that the client is to call; its ``call_id`` is not empty.
         done: the finished response, with the last piece.
     """
 
     text: str = ""
     audio: bytes = b""
+    tool_call: ToolCall | None = None
     done: ResponseObject | None = None
 
 

@@ -13,6 +13,7 @@ from duplex_sdk.protocol.duplex import ResponseObject
 from .answer import ChatPiece
 from .refusal import ChatRefusedError
 from .request import OUTPUT_RATE, AudioFormat
+from .tools import call_fields
 from .wav import wav_file
 
 __all__ = ["STREAM_END", "ChatDocuments", "error_chunk"]
@@ -36,6 +37,7 @@ class ChatDocuments:
     model: str
     audio: AudioFormat | None
     _created: int = field(default_factory=lambda: int(time.time()))
+    _calls: int = 0
 
     def completion(self, pieces: list[ChatPiece]) -> dict[str, Any]:
         """The whole answer; the last piece has the finished response."""
@@ -48,10 +50,14 @@ class ChatDocuments:
             data = wav_file(pcm, OUTPUT_RATE) if self.audio == "wav" else pcm
             message["content"] = None
             message["audio"] = self._audio(data=_base64(data), transcript=text)
+        calls = [call_fields(piece.tool_call) for piece in pieces if piece.tool_call is not None]
+        if calls:
+            message["tool_calls"] = calls
+            message["content"] = message["content"] or None
         choice = {
             "index": 0,
             "message": message,
-            "finish_reason": _finish_reason(response),
+            "finish_reason": _finish_reason(response, called=bool(calls)),
             "logprobs": None,
         }
         return self._document("chat.completion", [choice]) | _usage(response)
@@ -63,7 +69,11 @@ class ChatDocuments:
     def chunk(self, piece: ChatPiece) -> bytes:
         """A piece of the answer, the last one with why it ended."""
         if piece.done is not None:
-            return self._chunk({}, _finish_reason(piece.done))
+            return self._chunk({}, _finish_reason(piece.done, called=self._calls > 0))
+        if piece.tool_call is not None:
+            call = {"index": self._calls, **call_fields(piece.tool_call)}
+            self._calls += 1
+            return self._chunk({"tool_calls": [call]})
         if piece.audio:
             return self._chunk({"audio": self._audio(data=_base64(piece.audio))})
         if self.audio is not None:
@@ -102,7 +112,9 @@ def error_chunk(error: ChatRefusedError) -> bytes:
     return _event({"error": {"type": "server_error", **details}})
 
 
-def _finish_reason(response: ResponseObject) -> str:
+def _finish_reason(response: ResponseObject, *, called: bool) -> str:
+    if called and response.status != "incomplete":
+        return "tool_calls"
     return "length" if response.status == "incomplete" else "stop"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from .adapter import ChatCompletionsAdapter
 from .engine_answer import EngineAnswer
 from .refusal import ChatRefusedError
 from .request import OUTPUT_RATE
+from .tools import call_of_item
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin
@@ -67,7 +68,9 @@ class EngineChatCompletionsAdapter(ChatCompletionsAdapter):
         self._capabilities = capabilities
 
     async def _ask(self, asked: ChatRequest) -> ChatAnswer:
-        messages = tuple(self._messages(asked))
+        if asked.uses_tools and not self._capabilities.supports_tools:
+            raise ChatRefusedError("unsupported", "this model calls no functions", param="tools")
+        messages = self._messages(asked)
         # Minutes of sound take a while to be read.
         audio = await asyncio.to_thread(self._spoken, asked) if asked.is_spoken else None
         try:
@@ -86,7 +89,12 @@ class EngineChatCompletionsAdapter(ChatCompletionsAdapter):
         if asked.audio is not None:
             rate = self._capabilities.output_sample_rate_hz
             encoder = OutputEncoder("pcm16", rate, OUTPUT_RATE)
-        return EngineAnswer(self._omni.generate(question), encoder, refused=self._count_refusal)
+        return EngineAnswer(
+            self._omni.generate(question),
+            encoder,
+            refused=self._count_refusal,
+            new_call_id=lambda: f"call_{self._ids.hex32()}",
+        )
 
     def _config(self, asked: ChatRequest) -> Mapping[str, Any]:
         config = DuplexSessionConfig.from_realtime(
@@ -103,12 +111,24 @@ class EngineChatCompletionsAdapter(ChatCompletionsAdapter):
         except TimeoutError as error:
             raise ChatRefusedError("timeout", "the model's plugin did not answer") from error
 
-    def _messages(self, asked: ChatRequest) -> Iterator[Mapping[str, Any]]:
+    def _messages(self, asked: ChatRequest) -> tuple[Mapping[str, Any], ...]:
         """The conversation as a chat model reads it, without a spoken turn at its end."""
+        messages: list[dict[str, Any]] = []
         for command in asked.commands:
-            if isinstance(command, CreateItem):
-                parts = [self._part(part) for part in command.item["content"]]
-                yield {"role": command.item["role"], "content": parts}
+            if not isinstance(command, CreateItem):
+                continue
+            item = command.item
+            if item["type"] == "function_call":
+                if not messages or messages[-1]["role"] != "assistant":
+                    messages.append({"role": "assistant", "content": None})
+                messages[-1].setdefault("tool_calls", []).append(call_of_item(item))
+            elif item["type"] == "function_call_output":
+                result = {"tool_call_id": item["call_id"], "content": item["output"]}
+                messages.append({"role": "tool", **result})
+            else:
+                parts = [self._part(part) for part in item["content"]]
+                messages.append({"role": item["role"], "content": parts})
+        return tuple(messages)
 
     def _spoken(self, asked: ChatRequest) -> PcmChunk:
         """The turn to be answered, at the model's rate."""

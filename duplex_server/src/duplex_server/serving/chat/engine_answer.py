@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
 
+import msgspec
 from duplex_sdk.protocol.duplex import ERROR_CODES, ResponseObject
 
 from duplex_server.engine.errors import EngineBusyError, EngineDeadError, RequestFailedError
@@ -30,6 +31,7 @@ class EngineAnswer(ChatAnswer):
         pieces: of the answer; closed with this object.
         encoder: makes PCM16 of its audio; None: only its words are wanted.
         refused: called with the code when the engine does not take the request.
+        new_call_id: makes an id for a call of a function that the model gave none.
     """
 
     def __init__(
@@ -38,10 +40,12 @@ class EngineAnswer(ChatAnswer):
         encoder: OutputEncoder | None,
         *,
         refused: Callable[[str], object],
+        new_call_id: Callable[[], str],
     ) -> None:
         self._pieces = pieces
         self._encoder = encoder
         self._refused = refused
+        self._new_call_id = new_call_id
         self._ready: deque[ChatPiece] = deque()
 
     async def begin(self) -> None:
@@ -72,6 +76,11 @@ class EngineAnswer(ChatAnswer):
             self._add_audio(b"" if self._encoder is None else self._encoder.flush())
             self._ready.append(_DONE)
             return
+        call = piece.tool_call
+        if call is not None:
+            call_id = call.call_id or self._new_call_id()
+            named = msgspec.structs.replace(call, call_id=call_id)
+            self._ready.append(ChatPiece(tool_call=named))
         if piece.text:
             self._ready.append(ChatPiece(text=piece.text))
         if piece.audio is not None and self._encoder is not None:

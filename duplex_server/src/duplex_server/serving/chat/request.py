@@ -18,6 +18,7 @@ from duplex_sdk.protocol.duplex import (
 )
 
 from .refusal import ChatRefusedError
+from .tools import calls_said, result_said, tool_settings
 from .wav import read_wav
 
 __all__ = ["OUTPUT_RATE", "ChatRequest", "parse_chat_request"]
@@ -30,7 +31,7 @@ _PIECE_MS = 1000
 _SYSTEM = ("system", "developer")
 _MODALITIES = frozenset({"text", "audio"})
 _ABSENT: tuple[Any, ...] = (None, False, (), [], {}, 0)
-_NOT_SERVED = ("logprobs", "top_logprobs", "tools", "functions", "prediction", "web_search_options")
+_NOT_SERVED = ("logprobs", "top_logprobs", "functions", "prediction", "web_search_options")
 _PCM = {"type": "audio/pcm", "rate": OUTPUT_RATE}
 
 
@@ -58,6 +59,12 @@ class ChatRequest:
     def is_spoken(self) -> bool:
         """Whether something of the question is sound."""
         return any(isinstance(command, Commit) for command in self.commands)
+
+    @property
+    def uses_tools(self) -> bool:
+        """Whether functions may be called, or were."""
+        said = (each.item for each in self.commands if isinstance(each, CreateItem))
+        return "tools" in self.session or any(item["type"] != "message" for item in said)
 
 
 def parse_chat_request(body: bytes) -> ChatRequest:
@@ -133,6 +140,7 @@ def _session(
         "output_modalities": ["text"] if audio is None else ["audio"],
         "overlap_policy": "listen_only",
         "audio": {"input": {"format": dict(_PCM), "turn_detection": None}, "output": output},
+        **tool_settings(fields),
         **{name: value for name, value in said.items() if value is not None},
     }
 
@@ -177,10 +185,16 @@ def _commands(messages: Sequence[Mapping[str, Any]], *, first: int) -> Iterator[
 def _message(message: Mapping[str, Any], path: str) -> Generator[RealtimeCommand, None, bool]:
     """The commands that say one message; returns whether its audio still waits for a commit."""
     role = message.get("role")
+    if role == "tool":
+        yield CreateItem(item=result_said(message, path))
+        return False
     if role in _SYSTEM:
         role = "system"
     elif role not in ("user", "assistant"):
-        raise _unsupported("messages are by system, developer, user or assistant", f"{path}.role")
+        raise _unsupported(
+            "messages are by system, developer, user, assistant or tool", f"{path}.role"
+        )
+    calls = tuple(calls_said(message, path)) if role == "assistant" else ()
     shown: list[dict[str, Any]] = []
     audio: list[tuple[bytes, int]] = []
     for part, where in _parts(message, f"{path}.content"):
@@ -193,8 +207,10 @@ def _message(message: Mapping[str, Any], path: str) -> Generator[RealtimeCommand
             shown.append({"type": kind, "text": _part_text(part, where)})
     if shown:
         yield CreateItem(item={"type": "message", "role": role, "content": shown})
-    elif not audio:
+    elif not audio and not calls:
         raise _unsupported("a message needs content of its own", f"{path}.content")
+    for call in calls:
+        yield CreateItem(item=call)
     for pcm, rate in audio:
         size = 2 * rate * _PIECE_MS // 1000
         for start in range(0, len(pcm), size):

@@ -47,6 +47,8 @@ class DuplexChatCompletionsAdapter(ChatCompletionsAdapter):
         self._omni = omni
 
     async def _ask(self, asked: ChatRequest) -> ChatAnswer:
+        if asked.uses_tools:
+            raise ChatRefusedError("unsupported", "tools are not available here", param="tools")
         try:
             handle = await self._omni.open_session(asked.session, lenient=True)
         except (DuplexSessionError, DuplexConfigError) as error:
