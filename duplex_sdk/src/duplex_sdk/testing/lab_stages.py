@@ -190,8 +190,9 @@ class LabStages:
             return
         decision, shown = self._plugins_say(index, output)
         self._feed(inputs.StageOutputReceived(output, index, False, decision, shown))
-        # What was just told may have ended the epoch of the output.
-        if decision is None and output.error is None and output.epoch >= self._epoch:
+        # What was just told may have ended the epoch of the output, or the session.
+        current = self._context is not None and output.epoch >= self._epoch
+        if current and decision is None and output.error is None:
             self._forward(index, output)
 
     def _plugins_say(
@@ -209,7 +210,6 @@ class LabStages:
             return None, False
 
     def _forward(self, index: int, output: StageOutput) -> None:
-        assert self._context is not None, "a stage spoke before it was opened"
         try:
             prompts = tuple(self._prompts(index, output))
         except Exception as error:
@@ -223,7 +223,7 @@ class LabStages:
             self._hosts[index].hold(output.session_id, True)
 
     def _prompts(self, index: int, output: StageOutput) -> Iterator[StagePrompt]:
-        assert self._context is not None
+        assert self._context is not None, "the session is closed"
         context = StageInputContext(
             stage=self._pipeline.stages[index],
             config=self._context.session_config,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,10 @@ _LOOKS: dict[Outcome, tuple[str, str]] = {
     "skipped": ("-", "dim"),
     "dropped": ("!", "yellow"),
 }
+
+
+_NARROWEST, _USUAL = 80, 120
+"""Columns: with fewer every reason breaks; more than usual are used where there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,8 @@ class ReportCards:
         """Print a card for each plugin, and write the JSON where it is wanted."""
         for suite in self.suites:
             terminalreporter.section(f"conformance of {suite}", sep="-")
-            terminalreporter.write(_shown(self.card(suite), terminalreporter.hasmarkup))
+            colour = terminalreporter.hasmarkup
+            terminalreporter.write(_shown(self.card(suite), self.verdict(suite), colour))
         path = config.getoption("--duplex-report")
         if path is not None:
             cards = [self.document(suite) for suite in self.suites]
@@ -76,6 +82,16 @@ class ReportCards:
     def card(self, suite: str) -> list[Grade]:
         """The grades of one suite, in order."""
         return [grade for grade in self._grades.values() if grade.suite == suite]
+
+    def verdict(self, suite: str) -> str:
+        """How it went, in a line."""
+        document = self.document(suite)
+        skipped = document["counts"]["skipped"]
+        conforms = "conforms" if document["conforms"] else "does not conform"
+        return (
+            f"{document['badge']['message']}, {skipped} do not apply:"
+            f" it {conforms} to plugin API {document['api']}"
+        )
 
     def document(self, suite: str) -> dict[str, Any]:
         """The grades of one suite as JSON values; ``badge`` is what shields.io reads."""
@@ -125,8 +141,8 @@ def _outcome(report: pytest.TestReport) -> tuple[Outcome, str]:
     return "broken", message.splitlines()[0].rpartition("LawBrokenError: ")[2]
 
 
-def _shown(card: list[Grade], colour: bool) -> str:
-    """A table as text, in colour where the terminal has any."""
+def _shown(card: list[Grade], verdict: str, colour: bool) -> str:
+    """A table and what it comes to, as text as wide as the terminal, in colour where it has any."""
     import io
 
     from rich.console import Console
@@ -147,6 +163,8 @@ def _shown(card: list[Grade], colour: bool) -> str:
         )
         level = grade.level
     out = io.StringIO()
-    console = Console(file=out, force_terminal=colour, no_color=not colour, width=120)
+    width = max(_NARROWEST, shutil.get_terminal_size((_USUAL, 24)).columns)
+    console = Console(file=out, force_terminal=colour, no_color=not colour, width=width)
     console.print(table)
-    return out.getvalue()
+    console.print(Text(verdict, "red" if _broken(card) else "green"))
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())

@@ -93,6 +93,7 @@ def test_a_law_broken_knowingly_is_on_the_card_with_its_reason(run: Run) -> None
     done = run(WRONG_RATE + excused, "-k", LAW, "--duplex-report", "card.json")
     assert done.ret == 0, output(done)
     (suite,) = json.loads(Path("card.json").read_text())["suites"]
+    assert "0 of 1 laws hold, 0 do not apply: it does not conform" in output(done)
     assert suite["conforms"] is False
     assert suite["laws"] == [
         {
@@ -109,6 +110,7 @@ def test_the_card_says_what_was_skipped_and_why(run: Run) -> None:
     done = run(SCRIPTED, "-k", wanted, "--duplex-report", "card.json")
     assert "conformance of scripted (TestScripted)" in output(done)
     assert "the plugin takes whole turns" in output(done)
+    assert "1 of 1 laws hold, 2 do not apply: it conforms to plugin API 1.0" in output(done)
     (suite,) = json.loads(Path("card.json").read_text())["suites"]
     assert suite["counts"] == {"holds": 1, "broken": 0, "skipped": 2, "dropped": 0}
     assert suite["badge"]["message"] == "1 of 1 laws hold"
