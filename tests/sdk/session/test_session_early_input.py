@@ -151,7 +151,7 @@ def test_what_was_heard_and_answered_is_not_answered_twice() -> None:
 
 
 def test_where_nothing_can_bring_an_answer_on_none_is_begun() -> None:
-    """A model of turns is fed no silence, so its next unit comes with the user's next words only."""
+    """A model of turns is fed no silence: its next unit comes with the next words of the user."""
     lab = SessionLab(SpeechOnly({"script": {"turns": "commit"}}), {"auto_response": True})
     lab.send(CreateResponse())
     lab.run(2600)
