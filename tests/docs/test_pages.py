@@ -66,6 +66,7 @@ def test_every_event_is_listed_in_its_tier() -> None:
 
 
 SERVER = "What a server sends"
+ALL_EVENTS = (*protocol.TIER_1_EVENTS, *protocol.TIER_2_EVENTS, *protocol.TIER_3_EVENTS)
 
 
 def test_every_key_of_a_stage_is_listed() -> None:
@@ -108,13 +109,64 @@ def test_every_effect_that_takes_time_is_listed_with_its_outcome() -> None:
     assert set(listed.values()) == outcomes
 
 
-@pytest.mark.parametrize("heading", ["An append", "A commit", "A cancel", "An overflow", "A close"])
+SESSION = ROOT / "duplex_sdk/src/duplex_sdk/session"
+FLOWS = [
+    "An append",
+    "A commit",
+    "A cancel",
+    "An answer outside the conversation",
+    "An overflow",
+    "A close",
+]
+
+
+def steps(heading: str) -> list[tuple[str, str]]:
+    """Each line of a flow with the module it belongs to: the last one in the margin."""
+    found = re.search(r"```\n(.*?)```", section("sessions.md", heading), re.S)
+    assert found, f"{heading!r} has no diagram"
+    module, lines = "", []
+    for line in found[1].splitlines():
+        margin = re.match(r"[a-z]+(?:_[a-z]+)*", line)
+        module = margin[0] if margin else module
+        lines.append((module, line[len(margin[0]) if margin else 0 :]))
+    return lines
+
+
+@pytest.mark.parametrize("heading", FLOWS)
 def test_every_module_a_flow_names_exists(heading: str) -> None:
-    margin = re.findall(r"^([a-z]+(?:_[a-z]+)*) ", section("sessions.md", heading), re.M)
-    session = ROOT / "duplex_sdk/src/duplex_sdk/session"
-    modules = {name for name in margin if "_" in name or name == "intake"}
-    assert modules
-    assert [name for name in modules if not (session / f"{name}.py").exists()] == []
+    modules = {module for module, _ in steps(heading)}
+    assert modules - {""}
+    assert [name for name in modules if not (SESSION / f"{name}.py").exists()] == []
+
+
+@pytest.mark.parametrize("heading", FLOWS)
+def test_every_module_asks_for_what_its_flow_says(heading: str) -> None:
+    asked = 0
+    for module, line in steps(heading):
+        source = (SESSION / f"{module}.py").read_text()
+        for name in re.findall(r"─► ([A-Z]\w+)", line):
+            asked += 1
+            assert name in effects.__all__
+            told = "emit(" in source or "fail(" in source
+            assert told if name == "Emit" else name in source, f"{module} asks for no {name}"
+        for wire_type in re.findall(r"\b[a-z_]+(?:\.[a-z_]+)+\b", line.partition("─► Emit")[2]):
+            (event,) = (each for each in ALL_EVENTS if each.type == wire_type)
+            where = source + (SESSION / "response_events.py").read_text()
+            assert event.__name__ in where, f"{module} tells of no {wire_type}"
+    assert asked
+
+
+@pytest.mark.parametrize("heading", FLOWS)
+def test_every_input_a_flow_names_is_one(heading: str) -> None:
+    named = [name for _, line in steps(heading) for name in re.findall(r"◄─ ([A-Z]\w+)", line)]
+    assert named
+    assert [name for name in named if name not in inputs.__all__] == []
+
+
+def test_every_module_of_the_core_is_listed() -> None:
+    listed = [name for row in rows(section("sessions.md", "The modules")) for name in code(row[0])]
+    assert len(listed) == len({*listed})
+    assert {*listed} == {path.stem for path in SESSION.glob("*.py")} - {"__init__"}
 
 
 def test_every_module_the_resume_flow_names_exists() -> None:
