@@ -18,7 +18,7 @@ from .replica import Progress
 __all__ = ["build_pools", "call_pools", "start_pools", "stop_pools"]
 
 STAGE_CALL_TIMEOUT_S = 30.0
-_UNLOAD_S = 5.0
+_UNLOAD_S = 10.0
 """For what loaded before another stage failed to; a process that just leaves may end in a crash."""
 _CPU = "cpu"
 

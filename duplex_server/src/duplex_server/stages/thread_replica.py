@@ -22,7 +22,7 @@ __all__ = ["ThreadReplica"]
 logger = logging.getLogger(__name__)
 
 _WATCH_S = 1.0
-_LOADING_S = 5.0
+_LOADING_S = 20.0
 
 
 class ThreadReplica(InlineReplica):
