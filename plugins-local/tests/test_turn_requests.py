@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 from duplex_plugin_local import plugin
 from duplex_plugin_local.model import INPUT_RATE
@@ -57,3 +59,17 @@ def test_a_spoken_question_is_heard_and_answered_in_its_conversation(omni: Omni)
     )
     again = spoken("Can you repeat that?")
     assert "5" in words_of(list(omni.generate(Question(said, again))))
+
+
+async def test_a_question_is_heard_while_it_is_asked() -> None:
+    whole = spoken("What is two plus three?")
+    unit = INPUT_RATE // 5 * 4
+
+    async def rest() -> AsyncIterator[PcmChunk]:
+        for start in range(unit, len(whole.data), unit):
+            yield PcmChunk(whole.data[start : start + unit], INPUT_RATE)
+
+    question = Question(audio=PcmChunk(whole.data[:unit], INPUT_RATE), goes_on=True)
+    async with TurnModel.load(plugin).async_omni() as omni:
+        pieces = [piece async for piece in omni.generate(question, rest())]
+    assert words_of(pieces) == "2 plus 3 is 5."

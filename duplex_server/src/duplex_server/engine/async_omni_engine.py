@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from .errors import EngineBusyError, EngineDeadError, EngineStartError, RequestFailedError
 from .omni_engine_base import OmniEngineBase
 from .orchestrator import Orchestrator
-from .turn_requests import AbortRequest, AddRequest, AnswerSink
+from .turn_requests import AbortRequest, AddRequest, AnswerSink, UpdateRequest
 
 if TYPE_CHECKING:
+    from duplex_sdk.stage import StagePrompt
+
     from duplex_server.stages import StagePool
 
     from .orchestrator_base import OrchestratorBase
@@ -55,6 +57,15 @@ class AsyncOmniEngine(OmniEngineBase):
         waiter = self._rpc.register(request.request_id)
         waiter.add_done_callback(partial(_tell_death, request.sink))
         self.send(request)
+
+    def update_request(self, request_id: str, prompt: StagePrompt) -> None:
+        """Give a request more of its turn; nothing happens when it has ended.
+
+        Raises:
+            EngineDeadError: nobody takes it.
+            EngineBusyError: the engine is too far behind.
+        """
+        self.send(UpdateRequest(request_id, prompt))
 
     def end_request(self, request_id: str, *, abort: bool) -> None:
         """Nobody waits for this request any more; with ``abort`` it stops. Never fails."""

@@ -12,11 +12,11 @@ from duplex_server.stages import StageUnavailableError
 
 from .errors import RequestFailedError
 from .orchestrator_base import OrchestratorBase, RequestCancelledError
-from .streams import RequestState, Stream
-from .turn_requests import AbortRequest, AddRequest, AnswerPiece, TurnRequestState
+from .streams import RequestState, Stream, prompt_size
+from .turn_requests import AbortRequest, AddRequest, AnswerPiece, TurnRequestState, UpdateRequest
 
 if TYPE_CHECKING:
-    from duplex_sdk.stage import PipelineConfig
+    from duplex_sdk.stage import PipelineConfig, StagePrompt
 
     from duplex_server.stages import StagePool
 
@@ -67,6 +67,8 @@ class Orchestrator(OrchestratorBase):
     def _dispatch_message(self, message: Any) -> bool:
         if isinstance(message, AddRequest):
             self._add(message)
+        elif isinstance(message, UpdateRequest):
+            self._update(message)
         elif isinstance(message, AbortRequest):
             self._abort(message.request_id)
         else:
@@ -98,7 +100,7 @@ class Orchestrator(OrchestratorBase):
     def _on_stream_idle(self, stream: Stream) -> None:
         # Said or not, the turn is over when no stage has anything to do for it.
         request = self._turns.get(stream.stream_id)
-        if request is not None:
+        if request is not None and request.whole and not request.submitting:
             self._end(request)
 
     def _on_stream_failed(self, stream_id: str, stage_id: int, error: StageError) -> None:
@@ -118,7 +120,28 @@ class Orchestrator(OrchestratorBase):
         self._requests[request_id] = self._turns[request_id] = request
         stream = self.add_stream(self._stage_sessions(message))
         stream.messages = message.before
-        self.spawn(self._submit_turn(request, message))
+        self._extend(request, message.prompt)
+
+    def _update(self, message: UpdateRequest) -> None:
+        request = self._turns.get(message.request_id)
+        if request is None or request.ended:
+            return
+        waiting = sum(prompt_size(prompt) for prompt in request.unsent)
+        if request.whole:
+            over = RequestFailedError("invalid_argument", "its turn was said to be whole")
+            self._end(request, over, abort=True)
+        elif waiting + prompt_size(message.prompt) > self._max_waiting_bytes:
+            behind = RequestFailedError("resource_exhausted", "the model does not keep up")
+            self._end(request, behind, abort=True)
+        else:
+            self._extend(request, message.prompt)
+
+    def _extend(self, request: TurnRequestState, prompt: StagePrompt) -> None:
+        request.unsent.append(prompt)
+        request.whole = prompt.final
+        if not request.submitting:
+            request.submitting = True
+            self.spawn(self._submit_turn(request))
 
     def _refusal(self, message: AddRequest) -> RequestFailedError | None:
         if message.request_id in self._streams or message.request_id in self._requests:
@@ -138,16 +161,17 @@ class Orchestrator(OrchestratorBase):
             for each in sampling
         )
 
-    async def _submit_turn(self, request: TurnRequestState, message: AddRequest) -> None:
-        if request.ended:
-            return
+    async def _submit_turn(self, request: TurnRequestState) -> None:
         try:
-            await self.submit_unit(request, 0, 1, message.prompt)
+            while request.unsent and not request.ended:
+                await self.submit_unit(request, 0, 1, request.unsent.popleft())
         except StageUnavailableError as error:
             self._end(request, RequestFailedError("resource_exhausted", str(error)))
         except Exception as error:
             logger.exception("a request could not be submitted")
             self._end(request, RequestFailedError("runtime_failed", str(error)))
+        finally:
+            request.submitting = False
 
     def _abort(self, request_id: str) -> None:
         request = self._turns.get(request_id)

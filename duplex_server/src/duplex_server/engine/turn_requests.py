@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ __all__ = [
     "AnswerPiece",
     "AnswerSink",
     "TurnRequestState",
+    "UpdateRequest",
 ]
 
 MAX_UNREAD_BYTES = 32 * 1024 * 1024
@@ -97,7 +99,8 @@ class AddRequest:
 
     Attributes:
         request_id: unique; also names the state that the stages make for it.
-        prompt: of stage 0; ``final``, kind ``conversation``, or ``audio`` for a spoken turn.
+        prompt: of stage 0, kind ``conversation``, or ``audio`` for a spoken turn; unless it is
+            ``final``, an ``UpdateRequest`` follows.
         sink: where the answer goes.
         config: what the stages are told, in the words of a public session object.
         runtime: what a plugin made of it.
@@ -121,6 +124,14 @@ class AddRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateRequest:
+    """More of a request's turn; the last one is ``final``. Nothing happens when it has ended."""
+
+    request_id: str
+    prompt: StagePrompt
+
+
+@dataclass(frozen=True, slots=True)
 class AbortRequest:
     """Stop a request; nothing happens when it has ended."""
 
@@ -134,10 +145,16 @@ class TurnRequestState(RequestState):
     Attributes:
         sink: where its answer goes.
         ended: nothing more is delivered; its state in the stages is being closed.
+        unsent: prompts that stage 0 has not taken yet, in order.
+        whole: the ``final`` one has come.
+        submitting: somebody is handing them over.
     """
 
     sink: AnswerSink
     ended: bool = False
+    unsent: deque[StagePrompt] = field(default_factory=deque)
+    whole: bool = False
+    submitting: bool = False
 
     def deliver(self, piece: AnswerPiece) -> None:
         """Hand the caller a piece.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable
 from typing import TYPE_CHECKING, Any
+
+from duplex_sdk.stage import StagePrompt
 
 from duplex_server.engine.async_omni_engine import AsyncOmniEngine
 
@@ -13,6 +16,8 @@ from .omni_base import AsyncOmniBase
 from .question import Question
 
 if TYPE_CHECKING:
+    from duplex_sdk.audio import PcmChunk
+
     from duplex_server.engine.omni_engine_base import OmniEngineBase
     from duplex_server.engine.turn_requests import AnswerPiece
 
@@ -27,8 +32,15 @@ class AsyncOmni(AsyncOmniBase):
     def _create_engine(self, **engine_arguments: Any) -> OmniEngineBase:
         return AsyncOmniEngine(**engine_arguments)
 
-    async def generate(self, question: Question | Messages) -> AsyncGenerator[AnswerPiece]:
+    async def generate(
+        self, question: Question | Messages, rest: AsyncIterable[PcmChunk] | None = None
+    ) -> AsyncGenerator[AnswerPiece]:
         """Answer a conversation, piece by piece.
+
+        Args:
+            question: what is asked.
+            rest: of a spoken turn that ``goes_on``, as it is spoken. It goes to a model that takes
+                turns in pieces, as it does with ``early_input``.
 
         A reader that stops before the end closes the iterator (``contextlib.aclosing``); that, or
         its cancellation, stops the model.
@@ -41,16 +53,32 @@ class AsyncOmni(AsyncOmniBase):
         """
         if not isinstance(question, Question):
             question = Question(question)
+        if question.goes_on and rest is None:
+            raise ValueError("a turn that goes on needs its rest")
         sink = LoopSink()
         request = question.request(sink)
-        whole = False
+        whole, speaking = False, None
         try:
             self._turn_engine.add_request(request)
+            if question.goes_on and rest is not None:
+                speaking = asyncio.create_task(self._speak(request.request_id, rest, sink))
             while (piece := await sink.get()) is not None:
                 yield piece
             whole = True
         finally:
+            if speaking is not None:
+                speaking.cancel()
+                await asyncio.gather(speaking, return_exceptions=True)
             self._turn_engine.end_request(request.request_id, abort=not whole)
+
+    async def _speak(self, request_id: str, rest: AsyncIterable[PcmChunk], sink: LoopSink) -> None:
+        """Hand on the rest of a turn; who waits for the answer hears of what goes wrong."""
+        try:
+            async for chunk in rest:
+                self._turn_engine.update_request(request_id, StagePrompt(audio=chunk))
+            self._turn_engine.update_request(request_id, StagePrompt(final=True))
+        except Exception as error:
+            sink.end(error)
 
     @property
     def turn_request_places(self) -> int:

@@ -32,6 +32,7 @@ class Question:
             text by the user.
         audio: what is answered instead, the user's spoken turn, at the model's input rate;
             ``messages`` is then what was said before it, perhaps nothing.
+        goes_on: the spoken turn is not over; the rest of it comes as it is spoken.
         images: encoded frames that belong to it.
         config: how to answer, in the words of a public session object: ``instructions``,
             ``output_modalities``, ``voice`` and so on.
@@ -42,6 +43,7 @@ class Question:
 
     messages: Messages = ()
     audio: PcmChunk | None = None
+    goes_on: bool = False
     images: tuple[Image, ...] = ()
     config: Mapping[str, Json] = field(default_factory=dict)
     runtime: Mapping[str, Json] = field(default_factory=dict)
@@ -68,7 +70,7 @@ class Question:
                 audio=self.audio,
                 messages=messages,
                 images=self.images,
-                final=True,
+                final=not self.goes_on,
             ),
             sink,
             config=self.config,
