@@ -66,6 +66,10 @@ HARNESS: dict[int, tuple[str, ...]] = {
         "tests/sdk/session/test_stage_metrics.py::test_every_figure_is_told_once_or_still_waits",
     ),
     111: (f"{_CALLERS}/test_pressure.py::test_b04_a_faulty_session_disturbs_no_other",),
+    114: (
+        "tests/sdk/session/test_stubborn_clients.py"
+        "::test_a_client_that_repeats_itself_costs_no_more_and_no_more",
+    ),
     116: (
         f"{_SOCKETS}/test_client_parity.py::test_both_clients_hear_the_same",
         f"{_SOCKETS}/test_client_parity.py::test_both_clients_hear_the_same_spoken_turn",
