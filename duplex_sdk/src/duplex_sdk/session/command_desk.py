@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from duplex_sdk.protocol.duplex import (
     AckPlayback,
@@ -66,10 +66,27 @@ class CommandDesk:
             if state.phase is Phase.CLOSING:
                 state.fail("session_closed", "the session is closing", command=command)
             return
+        missing = self._missing(command)
+        if missing is not None:
+            state.fail("unsupported", f"this model has no {missing}", command=command)
+            return
         if self._no_place(command):
             state.fail("input_backpressure", "too many commands wait", command=command)
             return
         COMMANDS[type(command)](self, command, item.lenient)
+
+    def _missing(self, command: RealtimeCommand) -> str | None:
+        """What a command needs and this model has not."""
+        able = self._state.capabilities
+        if isinstance(command, AppendAudio):
+            return None if able.supports_input_append else "streamed input"
+        if isinstance(command, SignalTurn):
+            return None if able.supports_external_turn_signal else "turn signals"
+        if isinstance(command, AckPlayback):
+            if not able.supports_playback_ack:
+                return "playback acknowledgements"
+            return "truncation" if command.truncate and not able.supports_audio_truncate else None
+        return None
 
     def _no_place(self, command: RealtimeCommand) -> bool:
         limit = self._state.limits.max_pending_commands_per_session
@@ -151,12 +168,34 @@ class CommandDesk:
 
     def _signal(self, command: SignalTurn) -> None:
         state = self._state
+        if command.event == "playback_ack" and not self._acknowledged(command):
+            return
         state.turn_state = SIGNALLED_STATES.get(command.event, state.turn_state)
         state.emit(TurnEvent, event=command.event, turn_state=state.turn_state.value)
 
+    def _acknowledged(self, command: SignalTurn) -> bool:
+        """The older way to say what was played; False: it was refused."""
+        played = command.payload.get("played_ms")
+        committed = command.payload.get("committed_ms")
+        if not _is_position(played) or not (committed is None or _is_position(committed)):
+            self._state.fail(
+                "bad_event",
+                "payload.played_ms and payload.committed_ms are numbers of ms",
+                command=command,
+                param="payload",
+            )
+            return False
+        return self._flows.items.acknowledge(
+            AckPlayback(played_ms=played, committed_ms=committed, event_id=command.event_id)
+        )
+
+
+def _is_position(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
 
 # One table for all sessions: one for each takes three KiB.
-COMMANDS: dict[type[Any], Callable[[CommandDesk, Any, bool], None]] = {
+COMMANDS: dict[type[Any], Callable[[CommandDesk, Any, bool], object]] = {
     AppendAudio: CommandDesk._append_audio,
     # These pass whatever waits.
     CancelResponse: lambda desk, command, _: desk._flows.cancels.cancel_response(command),

@@ -303,8 +303,8 @@ class ItemFlow:
 
     # playback
 
-    def acknowledge(self, command: AckPlayback) -> None:
-        """``playback.ack``: the client's word for what it played."""
+    def acknowledge(self, command: AckPlayback) -> bool:
+        """``playback.ack``: the client's word for what it played; whether it was taken."""
         state = self._state
         try:
             response_id = resolve_ack_target(
@@ -316,7 +316,7 @@ class ItemFlow:
             )
         except RefusalError as error:
             state.fail(error.code, str(error), command=command, param=error.param)
-            return
+            return False
         cursor = state.playback.cursor(response_id)
         assert cursor is not None, "the target has a cursor"
         cursor.acknowledge(command.played_ms, command.committed_ms)
@@ -339,6 +339,7 @@ class ItemFlow:
         )
         if cursor.complete and committed:
             self._settle(response_id)
+        return True
 
     def _settle(self, response_id: str) -> None:
         """Heard to its end and remembered: nothing more is to be said about its playback."""
