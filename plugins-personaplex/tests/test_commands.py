@@ -35,9 +35,8 @@ def test_bench_model_prints_a_table_and_writes_its_figures(
         f"out={out}",
     )  # fmt: skip
     assert "sessions in real time" in done.stdout
-    heads = " ".join(done.stdout.split()[: done.stdout.split().index("1")])
-    for name in ("batch", "p50", "p99", "model", "loop", "rtf", "real", "prompt", "memory"):
-        assert name in heads
+    for name in BenchRow.__dataclass_fields__:
+        assert name.split("_")[0] in done.stdout.split()
     written = json.loads(out.read_text())
     assert done.returncode == (0 if written["sessions_in_real_time"] else 1)
     assert [row["batch"] for row in written["rows"]] == [1, 2]
@@ -46,6 +45,7 @@ def test_bench_model_prints_a_table_and_writes_its_figures(
         assert 0 < row["model_ms"] < row["p99_ms"]
         assert row["rtf"] == pytest.approx(row["p50_ms"] / 80)
         assert row["memory_gb"] > 0
+        assert 0 < row["slice_ms"] <= row["prompt_ms"]
 
 
 def test_verify_checkpoint_says_what_is_wrong_and_fails(tmp_path: Path, checkpoint: Path) -> None:
@@ -63,6 +63,19 @@ def test_verify_checkpoint_says_what_is_wrong_and_fails(tmp_path: Path, checkpoi
     assert "'emb.3.weight' is all zeros" in wrong[0]["detail"]
 
 
+def test_a_server_is_not_started_on_a_tensor_of_zeros(tmp_path: Path, checkpoint: Path) -> None:
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["linears.3.weight"].zero_()
+    save_file(weights, tmp_path / "model.safetensors")
+    done = duplex("serve", "--plugin", "personaplex", "--port", "0", "--checkpoint", str(tmp_path))
+    told = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "model.safetensors: the tensor 'linears.3.weight' is all zeros" in told
+    assert "realtime: ws://" not in told
+
+
 def test_a_setting_that_does_not_exist_is_named() -> None:
     with pytest.raises(DuplexError, match="'speed'"):
         bench_model({"speed": "1"})
@@ -71,7 +84,7 @@ def test_a_setting_that_does_not_exist_is_named() -> None:
 
 
 def row(batch: int, p99_ms: float) -> BenchRow:
-    return BenchRow(batch, p99_ms, p99_ms, 1.0, 1.0, 1.0, 0.1, p99_ms <= 48.0, 1.0, 1.0)
+    return BenchRow(batch, p99_ms, p99_ms, 1.0, 1.0, 1.0, 0.1, p99_ms <= 48.0, 1.0, 1.0, 1.0)
 
 
 def test_sessions_in_real_time_end_at_the_first_size_that_is_too_slow() -> None:

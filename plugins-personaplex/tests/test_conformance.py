@@ -44,3 +44,7 @@ class TestPersonaPlex(ModelConformance):
     @property
     def answers_within_s(self) -> float:
         return 0.8
+
+    @property
+    def longest_turn_s(self) -> float:
+        return 6.0

@@ -45,11 +45,11 @@ def test_a_setting_without_a_value_is_wrong_usage() -> None:
 def test_figures_are_shown_as_a_table_that_fits_a_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    row = {"batch": 4, "p50_ms": 12.345, "real_time": True}
+    row = {"batch": 4, "p50_ms": 12.345, "p99_ms": 0.5, "memory_gb": 1234.5, "real_time": True}
     report = Report("model", (Check("fast enough", True),), (row, {**row, "real_time": False}))
     _finish(report, as_json=False)
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert lines[0] == ["batch", "p50", "ms", "real", "time"]
-    assert lines[2:4] == [["4", "12.35", "yes"], ["4", "12.35", "no"]]
+    assert lines[:2] == [["p50", "p99", "memory", "real"], ["batch", "ms", "ms", "gb", "time"]]
+    assert lines[2:4] == [["4", "12.3", "0.50", "1234", answer] for answer in ("yes", "no")]
     _finish(report, as_json=True)
     assert json.loads(capsys.readouterr().out)["rows"][0] == row

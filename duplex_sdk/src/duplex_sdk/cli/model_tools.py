@@ -91,13 +91,12 @@ def _finish(report: Report, *, as_json: bool) -> None:
 def _print_rows(rows: Sequence[FigureRow]) -> None:
     if not rows:
         return
-    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    table = Table(box=None, padding=(0, 0, 0, 2), header_style="bold")
     for name in rows[0]:
-        table.add_column(name.replace("_", " "), justify="right", overflow="fold")
+        table.add_column(name.replace("_", "\n"), justify="right", overflow="fold")
     for row in rows:
         table.add_row(*map(_cell, row.values()))
     Console(highlight=False).print(table)
@@ -106,4 +105,7 @@ def _print_rows(rows: Sequence[FigureRow]) -> None:
 def _cell(value: str | int | float | bool) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    if isinstance(value, int | str):
+        return str(value)
+    # Three digits tell all that a measurement knows.
+    return f"{value:.{max(0, 2 - len(str(int(value))) + 1)}f}"

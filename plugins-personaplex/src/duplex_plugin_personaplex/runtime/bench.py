@@ -63,6 +63,7 @@ class BenchRow:
         rtf: p50 over the length of a frame.
         real_time: whether p99 leaves room to spare.
         prompt_ms: from opening a session to its first frame.
+        slice_ms: the longest that others waited meanwhile.
         memory_gb: the device's memory at its highest; on a CPU the process's.
     """
 
@@ -75,6 +76,7 @@ class BenchRow:
     rtf: float
     real_time: bool
     prompt_ms: float
+    slice_ms: float
     memory_gb: float
 
 
@@ -174,7 +176,7 @@ def measure(options: Mapping[str, Any], batch: int) -> BenchRow:
     )
     model = stopwatch_on(stage)
     try:
-        prompt_ms = statistics.median(_opened(host, number) for number in range(batch))
+        prompts = [_opened(host, number) for number in range(batch)]
         frames, parts = _frames(host, model, batch, int(options["frames"]))
         memory_gb = _memory_gb(device)
     finally:
@@ -190,7 +192,8 @@ def measure(options: Mapping[str, Any], batch: int) -> BenchRow:
         loop_p99_ms=_percentile(loop, 99),
         rtf=p50 / FRAME_MS,
         real_time=p99 <= REAL_TIME_SHARE * FRAME_MS,
-        prompt_ms=prompt_ms,
+        prompt_ms=statistics.median(map(sum, prompts)),
+        slice_ms=statistics.median(map(max, prompts)),
         memory_gb=memory_gb,
     )
 
@@ -247,19 +250,23 @@ def stopwatch_on(stage: FrameStage) -> Stopwatch:
     return stopwatch
 
 
-def _opened(host: StageHost, number: int) -> float:
-    """Ms until one more session is ready for its first frame."""
+def _opened(host: StageHost, number: int) -> list[float]:
+    """Ms of each slice until one more session is ready for its first frame."""
     runtime = {"voice": "NATF2", "role": "You are a wise and friendly teacher."}
-    began = time.perf_counter()
-    host.open(
-        StageSession(f"s{number}", runtime=runtime, sampling=dict(SAMPLING_DEFAULTS), seed=number)
+    session = StageSession(
+        f"s{number}", runtime=runtime, sampling=dict(SAMPLING_DEFAULTS), seed=number
     )
+    slices: list[float] = []
+    began = time.perf_counter()
+    host.open(session)
     while True:
         result = host.step()
+        slices.append(1000 * (time.perf_counter() - began))
         if result.failed:
             raise DuplexError(f"no session could be opened: {result.failed[0][1].message}")
         if result.opened:
-            return 1000 * (time.perf_counter() - began)
+            return slices
+        began = time.perf_counter()
 
 
 def _units(batch: int, frame: int, numbers: Iterator[int]) -> list[UnitRequest]:
