@@ -191,6 +191,35 @@ async def test_turn_mode_answers_written_questions_and_says_so():
     assert "Traceback" not in said
 
 
+async def test_nobody_is_let_in_before_the_engine_is_warm():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    slow = {"faults": [{"where": "config", "nth": 1, "do": {"hang_ms": 1000}}]}
+    options = ("--warmup-frames", "1", "--plugin-option", f"script={json.dumps(slow)}")
+    served = Served(await start("--plugin", "scripted", "--port", str(port), *options))
+    refused = 0
+    try:
+        listening = asyncio.create_task(served.wait_listening())
+        while not listening.done():
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                refused += 1
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                break
+        await listening
+    finally:
+        await served.stop()
+    said = [line.strip() for line in served.said]
+    warm = [number for number, line in enumerate(said) if "warmed up" in line]
+    open_at = [number for number, line in enumerate(said) if ADDRESS.search(line)]
+    assert warm, said
+    assert warm[0] < open_at[0]
+    assert refused > 10
+
+
 async def test_taken_port_is_one_sentence_and_a_hint():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
