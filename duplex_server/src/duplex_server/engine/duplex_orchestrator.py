@@ -142,9 +142,9 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
         return request
 
     def _refresh(self, context: DuplexStageRequestContext) -> None:
-        stream = self._streams.get(context.session_id)
+        stream = self._flow.get(context.session_id)
         if stream is None:
-            stream = self.add_stream(stage_sessions(context, self.stage_count))
+            stream = self._flow.add(stage_sessions(context, self.stage_count))
             stream.version = (context.config_generation, context.sampling_params)
             return
         version = (context.config_generation, context.sampling_params)
@@ -187,11 +187,11 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
             if session_id is None:
                 continue
             following = (request_epoch(request_id) or 0) + 1 if epoch is None else epoch
-            self.abort_stream(session_id, following, heard_ms)
+            self._flow.abort(session_id, following, heard_ms)
 
     async def release_session(self, session_id: str) -> None:
         """Close the session's state in every stage. Idempotent."""
-        await self._close_stream(session_id)
+        await self._flow.close(session_id)
         self._complained = {pair for pair in self._complained if pair[0] != session_id}
 
     # Seams

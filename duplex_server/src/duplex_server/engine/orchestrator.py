@@ -118,7 +118,7 @@ class Orchestrator(OrchestratorBase):
         request_id = message.request_id
         request = TurnRequestState(request_id, request_id, sink=message.sink)
         self._requests[request_id] = self._turns[request_id] = request
-        stream = self.add_stream(self._stage_sessions(message))
+        stream = self._flow.add(self._stage_sessions(message))
         stream.messages = message.before
         self._extend(request, message.prompt)
 
@@ -130,7 +130,7 @@ class Orchestrator(OrchestratorBase):
         if request.whole:
             over = RequestFailedError("invalid_argument", "its turn was said to be whole")
             self._end(request, over, abort=True)
-        elif waiting + prompt_size(message.prompt) > self._max_waiting_bytes:
+        elif waiting + prompt_size(message.prompt) > self._flow.max_waiting_bytes:
             behind = RequestFailedError("resource_exhausted", "the model does not keep up")
             self._end(request, behind, abort=True)
         else:
@@ -144,7 +144,7 @@ class Orchestrator(OrchestratorBase):
             self.spawn(self._submit_turn(request))
 
     def _refusal(self, message: AddRequest) -> RequestFailedError | None:
-        if message.request_id in self._streams or message.request_id in self._requests:
+        if self._flow.get(message.request_id) is not None or message.request_id in self._requests:
             return RequestFailedError("invalid_argument", "this request is under way already")
         if message.prompt.audio is not None and not self.pipeline.spoken_requests:
             return RequestFailedError("unsupported", "this model answers written requests only")
@@ -202,7 +202,7 @@ class Orchestrator(OrchestratorBase):
     ) -> None:
         try:
             await self._cleanup_request_ids((request.request_id,), abort=abort)
-            await self._close_stream(request.stream_id)
+            await self._flow.close(request.stream_id)
         finally:
             # Told after that: who asks again at once must find the place free.
             self._turns.pop(request.request_id, None)

@@ -1,4 +1,4 @@
-"""Requests on their way through the stages: routing, credit, idleness, abort, cleanup.
+"""Requests on their way through the stages: routing, forwarding, abort, cleanup.
 
 This is the machinery that every kind of request shares; it offers seams for what differs.
 """
@@ -11,11 +11,12 @@ from abc import abstractmethod
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from duplex_sdk.stage import StageError, StageInputContext, StageOutput, StageSession, UnitRequest
+from duplex_sdk.stage import StageError, StageInputContext, StageOutput, UnitRequest
 
 from duplex_server.stages import StageListener, StageUnavailableError
 
-from .streams import RequestState, Stream, prompt_size
+from .stage_flow import RequestCancelledError, StageFlow
+from .streams import RequestState, Stream
 
 if TYPE_CHECKING:
     from duplex_sdk.stage import Json, PipelineConfig, StagePrompt
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["OrchestratorBase", "RequestCancelledError"]
 
 logger = logging.getLogger(__name__)
-
-
-class RequestCancelledError(StageUnavailableError):
-    """The request was aborted while it waited for the stage."""
 
 
 class OrchestratorBase(StageListener):
@@ -55,9 +52,10 @@ class OrchestratorBase(StageListener):
         self.pipeline = pipeline
         self.pools = tuple(pools)
         self.figures = figures
-        self._max_waiting_bytes = max_waiting_bytes
         self._requests: dict[str, RequestState] = {}
-        self._streams: dict[str, Stream] = {}
+        self._flow = StageFlow(
+            pools, max_waiting_bytes=max_waiting_bytes, on_submitted=self._note_submitted
+        )
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Life
@@ -147,70 +145,20 @@ class OrchestratorBase(StageListener):
             StageUnavailableError: no replica can take it.
             RequestCancelledError: aborted while it waited, or of an epoch that is over.
         """
-        stream = self._streams[request.stream_id]
-        if epoch < stream.epoch:
-            raise RequestCancelledError("the request was aborted")
-        stream.epoch = epoch
-        self._open_stages(stream)
-        pool = self.pools[0]
-        while not pool.room(stream.stream_id):
-            if not pool.is_open(stream.stream_id):
-                raise StageUnavailableError(f"stage {pool.config.id} no longer serves this session")
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            stream.waiters.append((epoch, waiter))
-            await self._wait(stream, epoch, waiter)
-        replica_id = self._submit(stream, 0, request, turn_id, prompt)
+        stream = self._flow.get(request.stream_id)
+        if stream is None:
+            raise StageUnavailableError("the request was closed")
+        replica_id = await self._flow.submit(
+            stream, epoch, lambda: stream.unit(0, request.request_id, turn_id, prompt)
+        )
         request.submitted = True
         return replica_id
 
-    async def _wait(self, stream: Stream, epoch: int, waiter: asyncio.Future[None]) -> None:
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if stream.epoch > epoch:
-                raise RequestCancelledError("the request was aborted") from None
-            raise
-        if stream.epoch > epoch:
-            raise RequestCancelledError("the request was aborted")
-
-    def _open_stages(self, stream: Stream) -> None:
-        """Open all stages with the first unit, so that none opens in the middle of an answer."""
-        if stream.opened:
-            return
-        for pool, session in zip(self.pools, stream.sessions, strict=True):
-            pool.open(session)
-        stream.opened = True
-
-    def _submit(
-        self,
-        stream: Stream,
-        stage_id: int,
-        request: RequestState,
-        turn_id: int,
-        prompt: StagePrompt,
-    ) -> int:
-        return self._hand_over(
-            stage_id, stream, stream.unit(stage_id, request.request_id, turn_id, prompt)
-        )
-
-    def _hand_over(self, stage_id: int, stream: Stream, unit: UnitRequest) -> int:
-        replica_id = self.pools[stage_id].submit(unit)
-        stream.busy = True
+    def _note_submitted(self, stage_id: int, unit: UnitRequest, replica_id: int) -> None:
         request = self._requests.get(unit.request_id)
         if request is not None:
             request.meter(stage_id, asyncio.get_running_loop().time()).units += 1
             self._on_stage_submitted(stage_id, request, replica_id, unit)
-        return replica_id
-
-    def abort_stream(self, stream_id: str, epoch: int, heard_ms: float) -> None:
-        """Stop all work of a stream; ``epoch`` begins. Its state in the stages lives on."""
-        stream = self._streams.get(stream_id)
-        if stream is None:
-            return
-        stream.begin_epoch(epoch)
-        for pool in self.pools:
-            pool.cancel(stream_id, stream.epoch, heard_ms)
-            pool.hold(stream_id, False)
 
     async def _cleanup_request_ids(
         self, request_ids: Iterable[str], *, abort: bool = False, release_owners: bool = False
@@ -220,18 +168,9 @@ class OrchestratorBase(StageListener):
             request = self._requests.pop(request_id, None)
             if request is None or not abort:
                 continue
-            stream = self._streams.get(request.stream_id)
+            stream = self._flow.get(request.stream_id)
             if stream is not None:
-                self.abort_stream(request.stream_id, stream.epoch + 1, 0.0)
-
-    async def _close_stream(self, stream_id: str) -> None:
-        """End a stream's state in every stage. Idempotent."""
-        stream = self._streams.get(stream_id)
-        if stream is None:
-            return
-        stream.begin_epoch(stream.epoch + 1)
-        await asyncio.gather(*(pool.close(stream_id) for pool in self.pools))
-        self._streams.pop(stream_id, None)
+                self._flow.abort(request.stream_id, stream.epoch + 1, 0.0)
 
     # What stages tell
 
@@ -240,7 +179,7 @@ class OrchestratorBase(StageListener):
         now = asyncio.get_running_loop().time()
         for output in outputs:
             request = self._requests.get(output.request_id)
-            stream = self._streams.get(output.session_id)
+            stream = self._flow.get(output.session_id)
             if request is None or stream is None or output.epoch < stream.epoch:
                 continue
             try:
@@ -274,54 +213,24 @@ class OrchestratorBase(StageListener):
         try:
             for prompt in self.pipeline.stage_input(output, context):
                 unit = stream.unit(following, request.request_id, output.turn_id, prompt)
-                self._enqueue(following, stream, unit)
+                self._flow.forward(following, stream, unit)
         except Exception as error:
             if not self._handle_forward_failure(request, following, error):
                 raise
 
-    def _enqueue(self, stage_id: int, stream: Stream, unit: UnitRequest) -> None:
-        if not stream.queued.get(stage_id) and self.pools[stage_id].room(stream.stream_id):
-            self._hand_over(stage_id, stream, unit)
-            return
-        if stream.queued_bytes + prompt_size(unit.prompt) > self._max_waiting_bytes:
-            raise StageUnavailableError(
-                f"stage {self.pools[stage_id].config.id} does not keep up with the one before it"
-            )
-        if not stream.queued.get(stage_id):
-            self.pools[stage_id - 1].hold(stream.stream_id, True)
-        stream.push(stage_id, unit)
-
     def on_taken(self, stage_id: int, session_id: str, epoch: int, seq: int) -> None:
-        """A stage has room again: hand on what waits for it."""
-        stream = self._streams.get(session_id)
-        if stream is None:
-            return
-        if stage_id == 0:
-            stream.wake_one()
-            return
-        queue = stream.queued.get(stage_id)
-        if not queue:
-            return
-        while queue and self.pools[stage_id].room(session_id):
-            self._hand_over(stage_id, stream, stream.pop(stage_id))
-        if not queue:
-            self.pools[stage_id - 1].hold(session_id, False)
+        """A stage has room again."""
+        self._flow.taken(stage_id, session_id)
 
     def on_idle(self, stage_id: int, session_id: str) -> None:
         """See whether all stages of the stream are idle now."""
-        stream = self._streams.get(session_id)
-        if stream is None or not stream.busy or stream.waiting or stream.waiters:
-            return
-        if all(pool.is_idle(session_id) for pool in self.pools):
-            stream.busy = False
+        stream = self._flow.rested(session_id)
+        if stream is not None:
             self._on_stream_idle(stream)
 
     def on_failed(self, stage_id: int, session_id: str, error: StageError) -> None:
         """Tell the owner; whoever waits for credit waits for nothing."""
-        stream = self._streams.get(session_id)
-        if stream is not None:
-            while stream.waiters:
-                stream.wake_one()
+        self._flow.failed(session_id)
         self._on_stream_failed(session_id, stage_id, error)
 
     def on_report(self, stage_id: int, replica_id: int, report: StepReport) -> None:
@@ -329,12 +238,6 @@ class OrchestratorBase(StageListener):
         self.figures.count_step(stage_id, report)
 
     # For people
-
-    def add_stream(self, sessions: Sequence[StageSession]) -> Stream:
-        """Make the stream of a session or request; it opens with its first unit."""
-        stream = Stream(sessions)
-        self._streams[stream.stream_id] = stream
-        return stream
 
     @property
     def request_count(self) -> int:
@@ -344,7 +247,7 @@ class OrchestratorBase(StageListener):
     @property
     def stream_count(self) -> int:
         """Streams with state in the stages, or about to have it."""
-        return len(self._streams)
+        return len(self._flow)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
