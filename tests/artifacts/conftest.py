@@ -37,7 +37,7 @@ class Environment:
         ours = ("PYTHON", "VIRTUAL_ENV", "DUPLEX_", "PYTEST_")
         return {key: value for key, value in os.environ.items() if not key.startswith(ours)}
 
-    def run(self, *command: str | Path, timeout: float = 90) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str | Path, timeout: float = 240) -> subprocess.CompletedProcess[str]:
         """Run a command of the environment."""
         return subprocess.run(
             [self.bin / command[0], *command[1:]],

@@ -18,6 +18,8 @@ from duplex_plugin_local.recordings import two_cities
 from duplex_sdk.audio import PcmChunk, read_wav, resample, write_wav
 from duplex_sdk.scaffold import Kind
 
+pytestmark = pytest.mark.timeout(300)
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 RATE = 24_000
 # Commands that the SDK and the server bring; a broken wheel loses its own.

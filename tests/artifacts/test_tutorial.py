@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from duplex_sdk.scaffold import Kind, ProjectName, render_project
 
+pytestmark = pytest.mark.timeout(300)
+
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 PORT = "8000"
 
@@ -67,7 +69,7 @@ class Reader:
             env=self.variables,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"

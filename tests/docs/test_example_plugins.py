@@ -20,6 +20,8 @@ from duplex_sdk.testing import ModelConformance
 from duplex_sdk.testing.conformance import run_laws
 from duplex_sdk.testing.session_lab import SessionLab, tone
 
+pytestmark = pytest.mark.timeout(300)
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "plugins"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 JPEG = b"\xff\xd8\xff\xe0" + bytes(60)

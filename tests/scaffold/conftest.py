@@ -29,7 +29,7 @@ class Installed:
             env={**os.environ, "PYTHONPATH": str(self.site), "COLUMNS": "200"},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=240,
             check=False,
         )
 

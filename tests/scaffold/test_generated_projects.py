@@ -17,6 +17,9 @@ from typing import Any
 import pytest
 from duplex_sdk.scaffold import Kind, ProjectName, render_project, write_project
 
+# A run of the kit, or of mypy over torch, takes half a minute of a machine that does nothing else.
+pytestmark = pytest.mark.timeout(300)
+
 TORCH = importlib.util.find_spec("torch") is not None
 KINDS = [
     pytest.param(
