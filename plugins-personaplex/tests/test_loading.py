@@ -120,6 +120,21 @@ def test_a_tokenizer_of_another_model_is_refused(copy: Path) -> None:
     assert "pieces" in str(load_error(copy))
 
 
+def test_a_model_with_other_codes_is_refused(copy: Path) -> None:
+    """The prompt is written in codes of the release's codec."""
+
+    def fewer(tensors: Tensors) -> None:
+        for name, tensor in tensors.items():
+            if name.startswith(("emb.", "depformer_emb.")):
+                tensors[name] = tensor[:1501].clone()
+            elif name.startswith("linears."):
+                tensors[name] = tensor[:1500].clone()
+
+    damaged(copy, LM, fewer)
+    assert "'emb.0.weight'" in str(load_error(copy))
+    assert not verify_checkpoint(copy).ok
+
+
 def test_a_whole_checkpoint_passes_every_check(checkpoint: Path) -> None:
     report = verify_checkpoint(checkpoint)
     assert report.ok

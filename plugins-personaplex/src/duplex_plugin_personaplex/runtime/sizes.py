@@ -16,6 +16,7 @@ from duplex_plugin_personaplex.figures import CONTEXT_FRAMES, FRAME_SAMPLES, RAT
 
 from .errors import CheckpointError
 from .headers import Header
+from .prompt import SILENCE, TONE
 
 __all__ = ["LmSizes", "MimiSizes", "lm_sizes", "mimi_sizes", "read_overrides"]
 
@@ -228,6 +229,12 @@ def _check_lm(header: Header, sizes: LmSizes) -> None:
         raise CheckpointError(
             f"{header.path.name} has {sizes.depth_steps} depth steps 'linears.N.weight';"
             f" this family has {AGENT_CODES} or {2 * AGENT_CODES}"
+        )
+    highest = max(*TONE, *SILENCE)
+    if sizes.card <= highest:
+        raise CheckpointError(
+            f"{header.path.name} knows {sizes.card} codes by 'emb.0.weight';"
+            f" every prompt has the code {highest}"
         )
     if sizes.dim % sizes.heads or sizes.depth_dim % sizes.depth_heads:
         raise CheckpointError(f"{header.path.name}: the widths do not divide by the heads")
