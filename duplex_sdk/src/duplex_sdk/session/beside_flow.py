@@ -1,7 +1,9 @@
-"""Responses outside the conversation: each by a stage request of its own, beside all the rest.
+"""Responses beside the conversation's: each by a stage request of its own.
 
-They read what their client gives them and nothing of the conversation, which never hears of them.
-The epoch is the conversation's fence: it ends them too, but ending one of them leaves it alone.
+Those outside the conversation read what their client gives them and nothing else, and it never
+hears of them. Those that drain are the last of an earlier turn: a model that takes a request for
+each turn may begin the next one while they still speak. The epoch is the conversation's fence: it
+ends them too, but ending one of them leaves it alone.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class BesideFlow:
     @property
     def full(self) -> bool:
         """Whether no more may begin."""
-        return len(self._state.beside) >= MOST_BESIDE
+        aside = (not each.in_conversation for each in self._state.beside.values())
+        return sum(aside) >= MOST_BESIDE
 
     def open(self, options: ResponseCreateOptions, asked: tuple[Mapping[str, Any], ...]) -> None:
         """Begin one, to answer these messages under its options."""
@@ -63,6 +66,13 @@ class BesideFlow:
                 beside=response,
             )
         )
+
+    def drain(self) -> None:
+        """The open response, if its model lets the next turn begin, goes on beside it."""
+        state = self._state
+        response, request_id = state.response, state.requests.active_id
+        if response is not None and response.releases and request_id is not None:
+            self._responses.drain(response, request_id)
 
     def named(self, response_id: str | None) -> Response | None:
         """The one with this id, if it is under way."""
@@ -121,8 +131,8 @@ class BesideFlow:
         self._tell_cancelled(response, reason)
 
     def _tell_cancelled(self, response: Response, reason: str) -> None:
-        item, _ = self._responses.settle(response, "cancelled")
-        self._responses.cancelled(response, reason, item=item, committed=False)
+        item, committed = self._responses.settle(response, "cancelled")
+        self._responses.cancelled(response, reason, item=item, committed=committed)
 
     def fail(self, response: Response, fault: Fault) -> None:
         """It broke."""

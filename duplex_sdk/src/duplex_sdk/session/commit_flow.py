@@ -29,6 +29,7 @@ from .waiting_line import HeldStep
 
 if TYPE_CHECKING:
     from .append_queue import AppendQueue
+    from .beside_flow import BesideFlow
     from .floor import Floor
     from .input_buffer import InputBuffer
     from .open_turn import OpenTurn
@@ -52,6 +53,7 @@ class CommitFlow:
         open_turn: what is forgotten instead of sealed.
         items: makes user items of what is sealed.
         responses: opens what was asked for.
+        beside: a response that drains while the next one is opened.
         transcripts: the words of committed items.
     """
 
@@ -65,6 +67,7 @@ class CommitFlow:
         open_turn: OpenTurn,
         items: CommitItems,
         responses: ResponseFlow,
+        beside: BesideFlow,
         transcripts: Transcripts,
     ) -> None:
         self._state = state
@@ -75,6 +78,7 @@ class CommitFlow:
         self._open_turn = open_turn
         self._items = items
         self._responses = responses
+        self._beside = beside
         self._transcripts = transcripts
 
     # asking for a commit
@@ -196,6 +200,7 @@ class CommitFlow:
                 speech_since_commit=turn.has_speech,
                 response_in_progress=self._floor.response_in_progress,
                 overlap_speech_ms=int(turn.overlap_speech_ms),
+                concurrent_turn_gate_open=state.response is not None and state.response.releases,
             )
         )
         overlap_ms = int(turn.overlap_speech_ms)
@@ -228,6 +233,8 @@ class CommitFlow:
 
     def _commit(self, asks: bool, *, by_client: bool) -> None:
         listen = self._only_heard(asks, by_client=by_client)
+        if asks:
+            self._beside.drain()
         waits = asks and self._floor.response_pending
         item_id = self._items.seal(response_create_deferred=waits)
         self._retain(item_id)

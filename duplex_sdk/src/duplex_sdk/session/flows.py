@@ -80,6 +80,7 @@ class Flows:
             self.open_turn,
             CommitItems(state, utterance, transcripts),
             self.responses,
+            self.beside,
             transcripts,
         )
         self.creates = CreateFlow(

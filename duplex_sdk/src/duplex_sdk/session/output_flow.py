@@ -81,6 +81,7 @@ class OutputFlow:
         beside = self._beside.of_request(output.request_id) if state.beside else None
         self._note_metrics(item, beside or state.response)
         self._note_runtime(output)
+        self._note_release(item)
         if output.user_text is not None and beside is None:
             self._transcripts.heard(output)
         if item.is_last or item.decision is not None or item.shown:
@@ -101,6 +102,19 @@ class OutputFlow:
         if item.metrics:
             total = self._state.stage_metrics if response is None else response.stage_metrics
             add_figures(total, str(item.stage_id), item.metrics)
+
+    def _note_release(self, item: StageOutputReceived) -> None:
+        """Whether the model can begin another turn while the open response still speaks."""
+        state, response = self._state, self._state.response
+        able = state.capabilities
+        by_turns = not able.supports_core_resumable_request
+        asks = by_turns and able.supports_concurrent_turn_requests
+        if not asks or response is None or item.output.request_id != state.requests.active_id:
+            return
+        with state.contained("release_concurrent_turn_requests"):
+            context = self.context(item.stage_id)
+            released = state.plugin.release_concurrent_turn_requests(item.output, context)
+            response.releases = response.releases or bool(released)
 
     def _note_runtime(self, output: StageOutput) -> None:
         state = self._state
@@ -124,17 +138,11 @@ class OutputFlow:
             results = state.plugin.data_plane.project(
                 item.output, state=state.model_state, context=context
             )
-            return tuple(self._checked(result) for result in results)
+            return tuple(_checked(result) for result in results)
         except Exception as error:
             message = f"the data plane failed: {error!r}"
             self._fail("runtime_data_plane_stream_failed", message, beside)
             return ()
-
-    @staticmethod
-    def _checked(result: ModelResult) -> ModelResult:
-        if not isinstance(result, ModelResult):
-            raise TypeError(f"project must yield ModelResult, got {type(result).__name__}")
-        return result
 
     def context(self, stage_id: int, beside: Response | None = None) -> OutputContext:
         """Where an output of this stage stands now; ``beside``: it is outside the conversation."""
@@ -182,7 +190,7 @@ class OutputFlow:
             self._error(result.error, response)
             return
         if result.tool_call is not None:
-            self._tools.called(result.tool_call, in_conversation=False)
+            self._tools.called(result.tool_call, in_conversation=response.in_conversation)
         try:
             self._beside.take(response, result, ends_turn=ends_turn)
         except ValueError as error:
@@ -355,3 +363,9 @@ class OutputFlow:
         needed = any(append.answers or append.continuation for append in failed)
         if response is not None and needed:
             self._responses.fail(response, fault)
+
+
+def _checked(result: ModelResult) -> ModelResult:
+    if not isinstance(result, ModelResult):
+        raise TypeError(f"project must yield ModelResult, got {type(result).__name__}")
+    return result

@@ -105,7 +105,7 @@ class OverflowFlow:
             self._failed_response = response.id
             state.do(DropQueuedAudio(response.id, state.epoch))
             item, _ = self._responses.settle(response, "failed")
-            if response.in_conversation:
+            if not response.apart:
                 self._turn_failed(response)
             else:
                 self._beside.leave_stages(response)

@@ -36,9 +36,11 @@ class Response:
         commit_seq: how many user inputs had been committed when it began.
         config: the session's config with this response's own options applied.
         metadata: the client's own pairs, None when it gave none.
-        in_conversation: False for an out-of-band response, which history never sees and which runs
-            beside the one of the conversation.
-        request_id: the stage request of an out-of-band response; empty until it is planned.
+        in_conversation: False for an out-of-band response, which history never sees.
+        apart: it runs beside the one of the conversation by a stage request of its own: out of
+            band, or the last of an earlier turn while the next one is answered already.
+        request_id: that request; empty until it is planned.
+        releases: the model can begin another turn while this one still speaks.
         bound: an append carries what it answers; while that append is under way nothing ends it.
         audio_ms: length of the audio generated so far, from samples.
     """
@@ -50,7 +52,9 @@ class Response:
     config: DuplexSessionConfig
     metadata: dict[str, str] | None = None
     in_conversation: bool = True
+    apart: bool = False
     request_id: str = ""
+    releases: bool = False
     bound: bool = False
     encoder: OutputEncoder | None = None
     text_pieces: list[str] = field(default_factory=list)

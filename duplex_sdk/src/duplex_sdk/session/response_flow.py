@@ -94,11 +94,21 @@ class ResponseFlow:
         """Begin a response outside the conversation, which goes on as it is, and say so."""
         state = self._state
         response = self._new(options, bound=True)
-        response.in_conversation = False
+        response.in_conversation, response.apart = False, True
         state.beside[response.id] = response
         state.playback.open(response.id, current=False)
         self._events.created(response)
         return response
+
+    def drain(self, response: Response, request_id: str) -> None:
+        """The next turn begins while this one's last audio is still to come, by its own request."""
+        state = self._state
+        response.apart, response.request_id = True, request_id
+        state.beside[response.id] = response
+        state.response = None
+        state.turn_id = max(state.turn_id, response.turn_id + 1)
+        if response.config != state.config:
+            state.publish_config()
 
     def _new(self, options: ResponseCreateOptions | None, *, bound: bool) -> Response:
         state = self._state
@@ -268,7 +278,7 @@ class ResponseFlow:
 
     def _tell_end(self, response: Response, *, well: bool) -> None:
         """Nobody in the conversation waits for the end of what is beside it."""
-        if response.in_conversation:
+        if not response.apart:
             self._ended(well)
 
     def _end(
@@ -325,7 +335,7 @@ class ResponseFlow:
         state = self._state
         for forgotten in state.playback.finish(response.id):
             state.history.forget_alignment(forgotten)
-        if not response.in_conversation:
+        if response.apart:
             del state.beside[response.id]
             return
         state.response = None

@@ -26,6 +26,7 @@ from duplex_sdk.protocol.duplex import (
 from duplex_sdk.session import effects, inputs
 
 from .law import law
+from .moved import ResponseMoved
 from .response_trace import ORDER, RANK
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _PAIRS = (
 )
 
 
-@law(39, "step")
+@law(39, "step", ResponseMoved, ResponseCreated, ResponseDone, inputs.OutputRefused)
 def at_most_one_response_is_open(step: Step) -> bool:
     """And the session and its client agree which."""
     told = step.life.traces.open_ids
@@ -71,7 +72,10 @@ def at_most_one_response_is_open(step: Step) -> bool:
     # Those outside the conversation run beside it.
     open_ids = {*step.state.beside} | (set() if active is None else {active.id})
     assert {*told} == open_ids, f"{told} are open"
-    assert not any(each.in_conversation for each in step.state.beside.values())
+    requests = step.state.requests
+    for each in step.state.beside.values():
+        draining = each.in_conversation
+        assert not draining or requests.is_submitted(each.request_id), f"{each.id} drains nothing"
     return active is not None
 
 
