@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import typing
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from duplex_sdk.protocol.duplex import Heartbeat, SessionHeartbeatAck
 from duplex_sdk.session.effects import (
     AbortRequests,
     AnswerControl,
+    ConfigureInput,
     DecodeAudio,
     Effect,
     Emit,
@@ -29,6 +31,7 @@ from duplex_sdk.session.effects import (
     MarkClosing,
     PlanAppend,
     RegisterRequest,
+    ReleaseRequests,
     ReleaseStages,
     SubmitUnit,
     WakeAt,
@@ -39,6 +42,7 @@ from duplex_sdk.session.inputs import (
     CloseRequested,
     CommandReceived,
     Input,
+    InputConfigured,
     LeaseTouched,
     OutputRefused,
     RequestsAborted,
@@ -57,7 +61,7 @@ from duplex_server.runtime.lateness import Lateness
 from duplex_server.runtime.offload import Offload
 from duplex_server.runtime.output_buffer import DuplexOutputBuffer, OutputLimits
 from duplex_server.runtime.services import EngineServices, RunnerOwner
-from duplex_server.runtime.session_runner import DuplexSessionRunner
+from duplex_server.runtime.session_runner import PERFORMERS, DuplexSessionRunner
 from duplex_server.runtime.timers import Timers
 
 HEARTBEAT = CommandReceived(Heartbeat())
@@ -154,12 +158,25 @@ class Ear:
         self.work()
         return AudioDecoded(effect.op)
 
+    def is_cheap_to_configure(self, effect: ConfigureInput) -> bool:
+        return self.cheap
+
+    def configure(self, effect: ConfigureInput) -> InputConfigured:
+        self.work()
+        return InputConfigured(effect.op)
+
 
 class Plugin:
+    def __init__(self) -> None:
+        self.act: Callable[[], Any] = lambda: None
+
     def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
         return DuplexAppendPlan(StagePrompt())
 
     async def prepare_append_plan(self, request: AppendRequest) -> DuplexAppendPlan:
+        result = self.act()
+        if result is not None:
+            await result
         return self.plan_append(request)
 
 
@@ -195,6 +212,7 @@ class Bench:
     def __init__(self, limits: OutputLimits | None = None, call_timeout_s: float = 10.0) -> None:
         loop = asyncio.get_running_loop()
         self.session, self.port, self.ear, self.owner = Scripted(), Port(), Ear(), Owner()
+        self.plugin = Plugin()
         self.link = Link(limits or OutputLimits())
         self.offload = Offload(loop)
         self.timers = Timers(loop)
@@ -205,7 +223,7 @@ class Bench:
             offload=self.offload,
             detection=Detection(loop),
             port=self.port,
-            plugin=cast("Any", Plugin()),
+            plugin=cast("Any", self.plugin),
             ids=SeededIds(1),
             lateness=Lateness(),
             call_timeout_s=call_timeout_s,
@@ -219,6 +237,13 @@ class Bench:
             owner=self.owner,
             stage_output_limit=1000,
         )
+
+    def does(self, call: str, act: Callable[[], Any]) -> None:
+        """What a call of the stages, or of the plugin, does from now on."""
+        if call == "plan":
+            self.plugin.act = act
+        else:
+            self.port.act[call] = act
 
     def on(self, kind: type[Any], *effects: Effect) -> None:
         self.session.answers[kind] = effects
@@ -254,11 +279,29 @@ async def bench() -> AsyncIterator[Callable[..., Bench]]:
 
 
 OPS: dict[str, tuple[Effect, type[Any], str]] = {
+    "plan": (PlanAppend(7, REQUEST), AppendPlanned, "plan"),
     "submit": (SubmitUnit(7, SUBMISSION), UnitSubmitted, "submit"),
     "abort": (AbortRequests(7, ("r",), 0.0, 1), RequestsAborted, "abort"),
     "cleanup after an abort": (AbortRequests(7, ("r",), 0.0, 1), RequestsAborted, "cleanup"),
+    "cleanup": (ReleaseRequests(7, ("r",)), RequestsAborted, "cleanup"),
     "release": (ReleaseStages(7, ("r",), ()), StagesReleased, "release"),
 }
+"""Work that waits on the loop: what asks for it, its outcome, and the call that does it."""
+
+THREADED: dict[str, tuple[Effect, type[Any]]] = {
+    "decode": (DecodeAudio(7, b"", "pcm16", 16_000), AudioDecoded),
+    "configure": (ConfigureInput(7, None), InputConfigured),
+}
+"""Work that takes a thread, where it is not cheap."""
+
+
+def test_every_effect_that_takes_time_has_its_work_here() -> None:
+    timed = {kind for kind in typing.get_args(Effect) if "op" in kind.__struct_fields__}
+    assert timed == {type(each[0]) for each in (*OPS.values(), *THREADED.values())}
+
+
+def test_every_effect_has_a_performer() -> None:
+    assert {*PERFORMERS, Emit} == {*typing.get_args(Effect)}
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -275,7 +318,7 @@ async def test_an_op_that_succeeds_has_one_outcome(bench: Callable[..., Bench], 
 async def test_an_op_that_raises_has_one_outcome(bench: Callable[..., Bench], name: str) -> None:
     effect, outcome, call = OPS[name]
     subject = bench()
-    subject.port.act[call] = lambda: 1 // 0
+    subject.does(call, lambda: 1 // 0)
     subject.on(CommandReceived, effect)
     subject.runner.feed(HEARTBEAT)
     (seen,) = await subject.outcome(outcome)
@@ -288,7 +331,7 @@ async def test_an_op_that_hangs_is_given_up_once(bench: Callable[..., Bench], na
     effect, outcome, call = OPS[name]
     subject = bench(call_timeout_s=0.02)
     hang = asyncio.get_running_loop().create_future()
-    subject.port.act[call] = lambda: hang
+    subject.does(call, lambda: hang)
     subject.on(CommandReceived, effect)
     subject.runner.feed(HEARTBEAT)
     (seen,) = await subject.outcome(outcome)
@@ -301,7 +344,7 @@ async def test_an_op_that_waits_holds_nothing_up(bench: Callable[..., Bench], na
     effect, outcome, call = OPS[name]
     subject = bench()
     gate = asyncio.get_running_loop().create_future()
-    subject.port.act[call] = lambda: gate
+    subject.does(call, lambda: gate)
     subject.on(CommandReceived, effect)
     subject.runner.feed(HEARTBEAT)
     subject.on(CommandReceived)
@@ -332,29 +375,61 @@ async def test_a_unit_was_accepted_before_its_stage_can_be_idle(
     assert [type(item) for item in subject.session.seen[1:]] == [UnitSubmitted, StagesIdle]
 
 
-async def test_hung_decoding_is_given_up_and_its_late_result_dropped(
-    bench: Callable[..., Bench],
+@pytest.mark.parametrize("name", OPS)
+async def test_an_op_whose_task_is_cancelled_has_one_outcome(
+    bench: Callable[..., Bench], name: str
 ) -> None:
+    effect, outcome, call = OPS[name]
+    subject = bench()
+    begun: list[asyncio.Task[Any] | None] = []
+
+    async def wait() -> None:
+        begun.append(asyncio.current_task())
+        await asyncio.get_running_loop().create_future()
+
+    # The first step of such work is done at once; a moment makes a task of it.
+    subject.does(call, lambda: asyncio.create_task(wait()))
+    subject.on(CommandReceived, effect)
+    subject.runner.feed(HEARTBEAT)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    (work,) = begun
+    assert work is not None
+    work.cancel()
+    (seen,) = await subject.outcome(outcome)
+    assert seen.op == 7
+    assert seen.fault is not None
+
+
+@pytest.mark.parametrize("name", THREADED)
+async def test_threaded_work_that_hangs_is_given_up_and_its_late_result_dropped(
+    bench: Callable[..., Bench], name: str
+) -> None:
+    effect, outcome = THREADED[name]
     subject = bench(call_timeout_s=0.02)
     subject.ear.cheap = False
     subject.ear.work = lambda: time.sleep(0.08)
-    subject.on(CommandReceived, DecodeAudio(3, b"", "pcm16", 16_000))
+    subject.on(CommandReceived, effect)
     subject.runner.feed(HEARTBEAT)
     await asyncio.sleep(0.15)
-    (seen,) = await subject.outcome(AudioDecoded)
-    assert (seen.op, seen.fault.code) == (3, "timeout")
+    (seen,) = await subject.outcome(outcome)
+    assert (seen.op, seen.fault.code) == (7, "timeout")
 
 
-async def test_decoding_that_breaks_has_its_outcome(bench: Callable[..., Bench]) -> None:
+@pytest.mark.parametrize("name", THREADED)
+async def test_threaded_work_that_breaks_has_its_outcome(
+    bench: Callable[..., Bench], name: str
+) -> None:
+    effect, outcome = THREADED[name]
     subject = bench()
     subject.ear.work = lambda: 1 // 0
     for cheap in (True, False):
         subject.ear.cheap = cheap
-        subject.on(CommandReceived, DecodeAudio(3, b"", "pcm16", 16_000))
+        subject.on(CommandReceived, effect)
         subject.runner.feed(HEARTBEAT)
-    assert [seen.fault.code for seen in await subject.outcome(AudioDecoded, 2)] == [
-        "runtime_input_failed"
-    ] * 2
+    seen = await subject.outcome(outcome, 2)
+    assert len(seen) == 2
+    assert all(each.op == 7 and each.fault is not None for each in seen)
 
 
 async def test_planning_has_its_outcome(bench: Callable[..., Bench]) -> None:
