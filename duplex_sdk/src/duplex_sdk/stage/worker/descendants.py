@@ -18,25 +18,33 @@ def descendants(pid: int) -> Iterator[int]:
     the system does not tell.
     """
     for children in glob.glob(f"/proc/{pid}/task/*/children"):
-        for child in map(int, _words(children)):
-            yield child
-            yield from descendants(child)
+        for line in _lines(children):
+            for child in map(int, line.split()):
+                yield child
+                yield from descendants(child)
 
 
 def shared_memory_of(pid: int) -> set[str]:
-    """Files of shared memory that a process and those it started have open now."""
-    return {
-        word
+    """Files of shared memory that a process and those it started have open now.
+
+    Found by their inodes: a semaphore gets its name after it was opened under another.
+    """
+    inodes = {
+        int(fields[4])
         for each in (pid, *descendants(pid))
-        for word in _words(f"/proc/{each}/maps")
-        if word.startswith(_SHARED_MEMORY) and os.path.exists(word)
+        for fields in map(str.split, _lines(f"/proc/{each}/maps"))
+        if len(fields) > 5 and fields[5].startswith(_SHARED_MEMORY)
     }
+    if not inodes:
+        return set()
+    with os.scandir(_SHARED_MEMORY) as files:
+        return {file.path for file in files if file.inode() in inodes}
 
 
-def _words(path: str) -> list[str]:
+def _lines(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().split()
+            return file.readlines()
     except OSError:
         # It ended meanwhile, or is not ours to look at.
         return []
