@@ -17,12 +17,11 @@ from duplex_sdk.plugin import (
     DuplexAppendPlan,
     DuplexStageRequestContext,
     DuplexStageSubmission,
-    stage_request_id,
-    stage_role,
 )
 
-from .effects import AbortRequests, PlanAppend, RegisterRequest, SubmitUnit
+from .effects import AbortRequests, PlanAppend, SubmitUnit
 from .inputs import AppendPlanned, Fault, UnitSubmitted
+from .request_contexts import RequestContexts
 from .turn_input import RetainedPiece
 
 if TYPE_CHECKING:
@@ -125,8 +124,7 @@ class AppendQueue:
         self._queue: list[Append] = []
         self._current: Append | None = None
         self._called_off: dict[int, str] = {}
-        self._context: DuplexStageRequestContext | None = None
-        self._context_key = (0, 0, 0)
+        self.contexts = RequestContexts(state)
 
     @property
     def idle(self) -> bool:
@@ -187,12 +185,13 @@ class AppendQueue:
     def _plan(self, append: Append) -> None:
         state = self._state
         beside = append.beside
-        append.context = context = self.context() if beside is None else self._apart(beside)
+        contexts = self.contexts
+        append.context = context = contexts.current() if beside is None else contexts.apart(beside)
         append.numbers = state.sequence.prepare(context.fence)
         append.op = state.next_op()
         self._current = append
         state.lease.begin_operation(f"append-{append.op}")
-        self._register(context)
+        contexts.register(context)
         state.do(
             PlanAppend(
                 append.op,
@@ -211,65 +210,6 @@ class AppendQueue:
                 ),
             )
         )
-
-    def context(self) -> DuplexStageRequestContext:
-        """A stage request as it would be registered now; the same one while nothing changes."""
-        state = self._state
-        key = (state.epoch, state.turn_id, state.config_generation)
-        if self._context is None or self._context_key != key:
-            self._context, self._context_key = self._new_context(), key
-        return self._context
-
-    def _new_context(self) -> DuplexStageRequestContext:
-        state = self._state
-        turn = None if state.capabilities.supports_core_resumable_request else state.turn_id
-        return self._context_of(
-            stage_role(0, turn),
-            config=state.published.config,
-            sampling=state.published.sampling,
-            generation=state.config_generation,
-        )
-
-    def _apart(self, response: Response) -> DuplexStageRequestContext:
-        """The stage request of a response beside the conversation."""
-        published, generation = self._state.publish_beside(response.config)
-        context = self._context_of(
-            f"{stage_role(0)}-{response.id}",
-            config=published.config,
-            sampling=published.sampling,
-            generation=generation,
-        )
-        response.request_id = context.request_id
-        return context
-
-    def _context_of(
-        self,
-        role: str,
-        *,
-        config: Mapping[str, Any],
-        sampling: tuple[Mapping[str, Any], ...],
-        generation: int,
-    ) -> DuplexStageRequestContext:
-        state = self._state
-        fence = state.fence
-        return DuplexStageRequestContext(
-            request_id=stage_request_id(fence, role),
-            session_id=state.session_id,
-            fence=fence,
-            stage_id=0,
-            final_stage_id=len(state.pipeline.stages) - 1,
-            config_generation=generation,
-            sampling_params=sampling,
-            session_config=config,
-            runtime_config=state.runtime_config,
-            seed=state.seed,
-        )
-
-    def _register(self, context: DuplexStageRequestContext) -> None:
-        requests = self._state.requests
-        if requests.needs_registration(context.request_id, context.config_generation):
-            requests.register(context.request_id, context.fence.epoch, context.config_generation)
-            self._state.do(RegisterRequest(context))
 
     def planned(self, item: AppendPlanned) -> None:
         """The plugin answered; late answers are nobody's."""

@@ -49,7 +49,7 @@ class LifeFlow:
         if state.config.initial_user_text:
             parts = [{"type": "text", "text": state.config.initial_user_text}]
             state.history.add_message(state.ids.item(), "user", parts)
-        context = self._flows.appends.context()
+        context = self._flows.appends.contexts.current()
         state.requests.register(context.request_id, 0, state.config_generation)
         state.do(RegisterRequest(context))
         if state.config.turn_detection is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from duplex_sdk.audio.chunk import SAMPLE_BYTES
 from duplex_sdk.stage import (
@@ -57,9 +56,6 @@ class _Talk:
         return next((speech for _, speech in self.speeches.values()), None)
 
 
-_Unit: TypeAlias = StageUnit[_Talk]
-
-
 class ScriptedModel(StageModel[_Talk]):
     """Follows scripts, one session at a time."""
 
@@ -99,7 +95,7 @@ class ScriptedModel(StageModel[_Talk]):
         """Nothing to free, but it may be told to fail."""
         state.faults.strike("close")
 
-    def step_unit(self, unit: _Unit, now: float) -> Iterable[StageOutput]:
+    def step_unit(self, unit: StageUnit[_Talk], now: float) -> Iterable[StageOutput]:
         """Hear the unit, then say what is due."""
         talk, prompt, script = unit.state, unit.prompt, unit.state.script
         busy(script.cost_s)
@@ -123,11 +119,10 @@ class ScriptedModel(StageModel[_Talk]):
         return parse(session.runtime.get("script", self._default))
 
 
-def _by_turns(unit: _Unit, now: float) -> list[StageOutput]:
+def _by_turns(unit: StageUnit[_Talk], now: float) -> list[StageOutput]:
     """It answers each request's finished turn, then goes on by its own ticks."""
     talk = unit.state
-    ends_turn = unit.prompt.final or unit.prompt.kind == "conversation"
-    outputs = _answer(unit, now) if ends_turn else []
+    outputs = _answer(unit, now) if unit.prompt.final or unit.prompt.kind == "conversation" else []
     for asked, speech in tuple(talk.speeches.values()):
         while speech.due <= now + _SOON and not speech.over:
             outputs.append(asked.output(**speech.next_piece()))
@@ -135,13 +130,11 @@ def _by_turns(unit: _Unit, now: float) -> list[StageOutput]:
                 speech.due += speech.pause_ms() / 1000
         if speech.over:
             del talk.speeches[asked.request_id]
-    if talk.speeches:
-        due = min(speech.due for _, speech in talk.speeches.values())
-        outputs.append(unit.output(again_ms=(due - now) * 1000))
-    return outputs
+    due = [speech.due for _, speech in talk.speeches.values()]
+    return [*outputs, unit.output(again_ms=(min(due) - now) * 1000)] if due else outputs
 
 
-def _native(unit: _Unit) -> list[StageOutput]:
+def _native(unit: StageUnit[_Talk]) -> list[StageOutput]:
     """Each unit of input moves it on by one unit of output."""
     talk = unit.state
     talk.gate.hear(unit.prompt.audio, in_a_row=talk.speech is not None)
@@ -149,8 +142,7 @@ def _native(unit: _Unit) -> list[StageOutput]:
         talk.speeches.clear()
         return [unit.output(end_of_turn=True, listen=True)]
     outputs = _decide(unit) if talk.speech is None else []
-    speech = talk.speech
-    if speech is None or speech.due > talk.clock_ms + _SOON:
+    if (speech := talk.speech) is None or speech.due > talk.clock_ms + _SOON:
         return [*outputs, unit.output(listen=True)]
     outputs.append(unit.output(**speech.next_piece()))
     while talk.script.pace == "burst" and not (speech.over or speech.endless):
@@ -160,7 +152,7 @@ def _native(unit: _Unit) -> list[StageOutput]:
     return outputs
 
 
-def _yields(unit: _Unit) -> bool:
+def _yields(unit: StageUnit[_Talk]) -> bool:
     talk = unit.state
     act = talk.script.at[talk.acts] if talk.acts < len(talk.script.at) else None
     if act is not None and act.listen and act.ms <= talk.clock_ms:
@@ -170,13 +162,13 @@ def _yields(unit: _Unit) -> bool:
     return unit.prompt.force_listen or (patience is not None and 0 < talk.gate.loud_ms >= patience)
 
 
-def _decide(unit: _Unit) -> list[StageOutput]:
+def _decide(unit: StageUnit[_Talk]) -> list[StageOutput]:
     """Whether a silent native model begins to speak."""
     talk, prompt, script = unit.state, unit.prompt, unit.state.script
     murmur = script.backchannel
     if murmur is not None and not talk.murmured and talk.clock_ms >= murmur.at_ms:
         talk.murmured = True
-        _speak(unit, Answer(text="mm-hmm", ms=murmur.ms, delay_ms=0), talk.clock_ms)
+        _speak(unit, Answer(text="mm-hmm", ms=murmur.ms, delay_ms=0), talk.clock_ms, [])
         return []
     if talk.acts < len(script.at) and script.at[talk.acts].ms <= talk.clock_ms:
         talk.acts += 1
@@ -189,12 +181,11 @@ def _decide(unit: _Unit) -> list[StageOutput]:
     return []
 
 
-def _answer(unit: _Unit, clock: float, say: Answer | None = None) -> list[StageOutput]:
+def _answer(unit: StageUnit[_Talk], clock: float, say: Answer | None = None) -> list[StageOutput]:
     """End a turn of input: its transcript, then the answer or the tool call it has."""
     talk, prompt, script = unit.state, unit.prompt, unit.state.script
-    heard: list[bytes] = []
-    if prompt.kind != "conversation":
-        heard, talk.heard, talk.gate.loud_ms = talk.heard, [], 0.0
+    heard, talk.heard = ([], talk.heard) if prompt.kind == "conversation" else (talk.heard, [])
+    talk.gate.loud_ms = 0.0
     outputs: list[StageOutput] = []
     results = prompt.data.get("tool_results") or ()
     if results:
@@ -219,15 +210,14 @@ def _answer(unit: _Unit, clock: float, say: Answer | None = None) -> list[StageO
     return outputs
 
 
-def _speak(unit: _Unit, say: Answer, clock: float, heard: list[bytes] | None = None) -> None:
+def _speak(unit: StageUnit[_Talk], say: Answer, clock: float, heard: list[bytes]) -> None:
     talk = unit.state
     text = f"turn {talk.turns}" if say.text is None else say.text
     if say.heard:
-        text = describe(b"".join(heard or ()), talk.script.in_rate)
+        text = describe(b"".join(heard), talk.script.in_rate)
     elif say.instructions:
         text = str(talk.session.config.get("instructions") or "")
-    delay = say.delay_ms if talk.script.turns == "native" else say.delay_ms / 1000
-    who = (talk.ordinal, talk.responses)
-    speech = Speech(say, talk.script, text=text, who=who, due=clock + delay)
-    talk.speeches[unit.request_id] = (unit, speech)
+    due = clock + (say.delay_ms if talk.script.turns == "native" else say.delay_ms / 1000)
+    speech = Speech(say, talk.script, text=text, who=(talk.ordinal, talk.responses), due=due)
+    talk.speeches[unit.request_id] = unit, speech
     talk.responses += 1
