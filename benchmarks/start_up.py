@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from .figure import Figure
+from .process_cpu import cpu_of
 
 __all__ = ["measure_start_up"]
 
@@ -52,7 +52,7 @@ def _served() -> tuple[float, float]:
         for line in server.stdout:
             said.append(line)
             if _PANEL.search(line):
-                took = time.monotonic() - begun, _cpu_of(server.pid)
+                took = time.monotonic() - begun, cpu_of(server.pid)
                 server.send_signal(signal.SIGTERM)
                 server.communicate(timeout=_TIMEOUT_S)
                 return took
@@ -66,10 +66,3 @@ def _imported() -> tuple[float, float]:
     after = os.times()
     cpu = after.children_user + after.children_system
     return time.monotonic() - begun, cpu - before.children_user - before.children_system
-
-
-def _cpu_of(pid: int) -> float:
-    """CPU seconds of a process so far."""
-    # Behind the program's name, which may hold spaces; user and system time are fields 14 and 15.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

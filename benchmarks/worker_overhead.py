@@ -22,6 +22,7 @@ from duplex_sdk.stage import (
 from duplex_server.stages import StageListener, StagePool, build_pools, start_pools, stop_pools
 
 from .figure import Figure, quantile
+from .process_cpu import cpu_of
 from .workload import Units
 
 __all__ = ["measure_worker_overhead"]
@@ -46,7 +47,9 @@ def _uvloop() -> asyncio.AbstractEventLoop:
 
 async def _measure(workload: Units) -> list[Figure]:
     thread_us, process_us = [await _lockstep(workload, kind) for kind in ("inline", "process")]
-    thread_rate, process_rate = [await _batches(workload, kind) for kind in ("inline", "process")]
+    (thread_rate, thread_cpu), (process_rate, process_cpu) = [
+        await _batches(workload, kind) for kind in ("inline", "process")
+    ]
     return [
         Figure(
             "unit to output through a worker, p50",
@@ -65,6 +68,13 @@ async def _measure(workload: Units) -> list[Figure]:
             floor=thread_rate,
         ),
         Figure("the same, share of a thread's", process_rate / thread_rate, "times"),
+        Figure(
+            "CPU of such a unit, engine and worker together",
+            process_cpu,
+            "us",
+            1e6 / 20_000,
+            floor=thread_cpu,
+        ),
     ]
 
 
@@ -133,8 +143,8 @@ async def _lockstep(workload: Units, backend: Backend) -> float:
     return quantile(trips[workload.warm_up :], 0.5)
 
 
-async def _batches(workload: Units, backend: Backend) -> float:
-    """Units per second when whole batches are on the way."""
+async def _batches(workload: Units, backend: Backend) -> tuple[float, float]:
+    """Units per second when whole batches are on the way, and microseconds of CPU for each."""
     rounds = max(1, workload.pipelined // BATCH // GROUPS)
     prompt = _prompt(workload)
     async with _echo_pool(backend) as (pool, echoes):
@@ -150,7 +160,14 @@ async def _batches(workload: Units, backend: Backend) -> float:
                 await echoes.done[group].wait()
 
         await asyncio.gather(*(talk(group, 5) for group in range(GROUPS)))
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), _cpu(pool)
         await asyncio.gather(*(talk(group, rounds) for group in range(GROUPS)))
-        wall = time.perf_counter() - start
-    return rounds * BATCH * GROUPS / wall
+        wall, cpu = time.perf_counter() - start, _cpu(pool) - cpu
+    units = rounds * BATCH * GROUPS
+    return units / wall, cpu / units * 1e6
+
+
+def _cpu(pool: StagePool) -> float:
+    """Seconds of CPU so far, of this process and of the pool's own ones."""
+    workers = (status.pid for status in pool.replicas if status.pid is not None)
+    return time.process_time() + sum(map(cpu_of, workers))
