@@ -65,6 +65,11 @@ async def test_an_option_there_is_not_is_named(model: Path) -> None:
     assert "no option 'at_limt'" in str(error)
 
 
+async def test_arguments_that_cannot_be_are_told_as_they_are(model: Path) -> None:
+    error = await refusal(model=str(model), tensor_parallel_size="two")
+    assert "vLLM did not start: invalid literal for int()" in str(error)
+
+
 def test_serve_ends_with_the_reason(tmp_path: Path) -> None:
     done = subprocess.run(
         [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from duplex_sdk.stage.vllm.devices import visible_devices
+from duplex_sdk.stage.vllm.devices import engine_width, visible_devices
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,15 @@ def test_an_engine_sees_its_devices_and_no_others(
     device: str, width: int, visible: str | None, shown: str | None
 ) -> None:
     assert visible_devices(device, width, visible) == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "width"),
+    [
+        ({}, 1),
+        ({"tensor_parallel_size": 4}, 4),
+        ({"tensor_parallel_size": 2, "pipeline_parallel_size": 3, "data_parallel_size": None}, 6),
+    ],
+)
+def test_an_engine_is_as_wide_as_its_splits_multiply(arguments: Any, width: int) -> None:
+    assert engine_width(arguments) == width

@@ -158,6 +158,7 @@ class StageHost(UnitHost):
         if hosted is None or hosted.phase == "failed" or epoch <= hosted.epoch:
             return
         hosted.epoch = epoch
+        hosted.requests.clear()
         self._drop_work(hosted)
         self._touched[session_id] = hosted
         try:

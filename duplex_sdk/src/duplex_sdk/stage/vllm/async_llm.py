@@ -18,7 +18,7 @@ from duplex_sdk.stage.model import StageLoadError
 from duplex_sdk.stage.types import Json
 
 from .context import Embeddings, Piece
-from .devices import visible_devices
+from .devices import engine_width, visible_devices
 from .engine import Delta, EngineLostError, EngineRequest, LanguageEngine, Segment
 from .settings import BackendSettings
 
@@ -292,9 +292,7 @@ def _prepare_environment(device: str, arguments: Mapping[str, Json]) -> None:
     """What vLLM reads from the environment when it is imported."""
     # Nothing about this machine is told to anybody.
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    width = 1
-    for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
-        width *= int(arguments.get(name) or 1)
-    devices = visible_devices(device, width, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    devices = visible_devices(device, engine_width(arguments), visible)
     if devices is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = devices

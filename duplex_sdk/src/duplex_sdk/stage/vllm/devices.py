@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["visible_devices"]
+import math
+from collections.abc import Mapping
+
+from duplex_sdk.stage.types import Json
+
+__all__ = ["engine_width", "visible_devices"]
+
+_SPLITS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+
+
+def engine_width(arguments: Mapping[str, Json]) -> int:
+    """How many devices an engine with these arguments uses."""
+    return math.prod(int(arguments.get(name) or 1) for name in _SPLITS)
 
 
 def visible_devices(device: str, width: int, visible: str | None) -> str | None:

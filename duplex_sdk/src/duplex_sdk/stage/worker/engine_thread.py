@@ -17,6 +17,7 @@ from duplex_sdk.stage.host.result import HostResult
 from duplex_sdk.stage.host.unit_host import UnitHost
 from duplex_sdk.stage.model import StageInfo, StageLoadError
 from duplex_sdk.stage.vllm import BackendSettings, EngineLostError, VllmHost
+from duplex_sdk.stage.vllm.devices import engine_width
 
 from .descendants import shared_memory_of
 from .engine_link import EngineLink, LinkLostError
@@ -94,8 +95,12 @@ class EngineThread(HostThread):
     async def _serve(self) -> None:
         try:
             engine, info = self._loaded()
-        except StageLoadError as error:
+        except LinkLostError:
+            raise
+        except Exception as error:  # whatever vLLM raises: the start fails, and says why
             trace = "".join(traceback.format_exception(error))
+            if not isinstance(error, StageLoadError):
+                error = StageLoadError(f"vLLM did not start: {error}")
             self._link.send(LoadFailed(str(error), error.hint, trace))
             return
         self._engine = engine
@@ -115,7 +120,8 @@ class EngineThread(HostThread):
     def _loaded(self) -> tuple[AsyncLLMEngine, StageInfo]:
         load = self._load
         settings = BackendSettings.of(load.options)
-        device = resolve_device(load.device, load.replica_id)
+        # Replicas that take several devices each do not share them.
+        device = resolve_device(load.device, load.replica_id * engine_width(load.vllm))
         free_memory_or_raise(device, load.memory_bytes)
         self._link.send(Progress(0.0, f"starting vLLM with {load.vllm.get('model')}"))
         guard = self._guarded()
