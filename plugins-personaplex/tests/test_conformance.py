@@ -47,4 +47,13 @@ class TestPersonaPlex(ModelConformance):
 
     @property
     def longest_turn_s(self) -> float:
-        return 6.0
+        return 4.0
+
+    @property
+    def cancel_points(self) -> int:
+        # It answers every frame, and a cancel only mutes: one point is like the next.
+        return 3
+
+    @property
+    def lives(self) -> int:
+        return 3

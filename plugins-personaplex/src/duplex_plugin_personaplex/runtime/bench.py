@@ -14,6 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -159,7 +160,13 @@ def _batches(text: str) -> list[int]:
 def machine(device: str) -> dict[str, str]:
     """Where figures were taken, for the record."""
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
-    return {"device": name, "torch": torch.__version__, "python": platform.python_version()}
+    return {
+        "device": name,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "none",
+        "moshi": metadata.version("moshi"),
+        "python": platform.python_version(),
+    }
 
 
 def measure(options: Mapping[str, Any], batch: int) -> BenchRow:
