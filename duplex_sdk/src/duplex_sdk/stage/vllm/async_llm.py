@@ -60,7 +60,8 @@ class AsyncLLMEngine(LanguageEngine):
         arguments = {"max_num_seqs": slots, **arguments, "model": model}
         _prepare_environment(device, arguments)
         self._llm = self._start(arguments)
-        self._tokenizer = self._llm.get_tokenizer()
+        # None with ``skip_tokenizer_init``: such a model takes and gives tokens alone.
+        self._tokenizer = self._llm.tokenizer
         self._defaults = dict(self._llm.model_config.get_diff_sampling_param())
         self.max_positions = int(self._llm.model_config.max_model_len)
         self.slots = int(arguments["max_num_seqs"])
@@ -81,12 +82,13 @@ class AsyncLLMEngine(LanguageEngine):
 
     def encode(self, text: str) -> list[int]:
         """See ``LanguageEngine``."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return list(self._words().encode(text, add_special_tokens=False))
 
     def render(self, messages: Sequence[Mapping[str, Json]]) -> list[int]:
         """See ``LanguageEngine``."""
+        tokenizer = self._words()
         try:
-            text = self._tokenizer.apply_chat_template(
+            text = tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
                 tokenize=False,
                 add_generation_prompt=True,
@@ -123,6 +125,11 @@ class AsyncLLMEngine(LanguageEngine):
 
         sampling = self._sampling(segment.sampling, segment.max_tokens, segment.seed)
         return StreamingInput(prompt=self._prompt(segment.pieces), sampling_params=sampling)
+
+    def _words(self) -> Any:
+        if self._tokenizer is None:
+            raise ValueError("the model was loaded without its tokenizer: it takes token_ids")
+        return self._tokenizer
 
     def _start(self, arguments: Mapping[str, Json]) -> Any:
         try:

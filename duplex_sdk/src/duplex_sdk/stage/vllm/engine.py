@@ -82,14 +82,18 @@ class LanguageEngine(ABC):
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """Text as tokens, without any that open or close a document."""
+        """Text as tokens, without any that open or close a document.
+
+        Raises:
+            ValueError: the model has no tokenizer.
+        """
 
     @abstractmethod
     def render(self, messages: Sequence[Mapping[str, Json]]) -> list[int]:
         """A conversation as the model's chat template writes it, ready for the answer.
 
         Raises:
-            ValueError: the model has no template, or it refuses the conversation.
+            ValueError: the model has no tokenizer, no template, or one that refuses it.
         """
 
     @abstractmethod
