@@ -25,6 +25,7 @@ TURN_BASED = [
     "engine/turn_requests.py",
     "engine/errors.py",
     "engine/streams.py",
+    "engine/stage_flow.py",
     "engine/stage_relay.py",
     "engine/rpc.py",
     "engine/figures.py",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .model import LoadContext, StageInfo, StageLoadError, StageModel
 from .pipeline import PipelineConfig, StageInput
+from .stage_chunks import chunks
 from .stage_config import Backend, StageConfig
 from .stage_input import StageInputContext, pass_on, sentences, whole
 from .types import (
@@ -45,6 +46,7 @@ __all__ = [
     "StageUnit",
     "ToolCall",
     "UnitRequest",
+    "chunks",
     "pass_on",
     "sentences",
     "whole",
