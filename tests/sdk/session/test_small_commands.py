@@ -204,3 +204,26 @@ def test_frames_alone_reach_a_model_that_needs_no_sound() -> None:
     lab = lab_of("native", {"auto_response": True}, **changes)
     lab.send(AppendAudio(video_frames=(JPEG,)))
     assert frames(lab) == [(JPEG,)]
+
+
+# a cut past what was made
+
+
+def test_a_cut_past_what_was_made_cuts_what_is_made_later_in_both_ledgers() -> None:
+    lab = lab_of(session={"playback_commit_policy": "ack_only"})
+    lab.send(CreateResponse())
+    lab.run(100)
+    response = lab.session.state.response
+    assert response is not None
+    made_ms = response.audio_ms
+    lab.send(AckPlayback(response_id=response.id, played_ms=9000, truncate=True))
+    lab.run(3000)
+    cursor = lab.session.state.playback.cursor(response.id)
+    assert cursor is not None
+    assert (cursor.cap_ms, cursor.committed_ms) == (made_ms, made_ms)
+    lab.send(AckPlayback(response_id=response.id, played_ms=1000))
+    assert of(lab, "playback.acknowledged")[-1]["event"]["committed_ms"] == int(made_ms)
+    said = of(lab, "response.output_audio_transcript.done")[0]["transcript"]
+    item = lab.session.state.items.get(response.item_id)
+    assert item is not None
+    assert len(item.content[0].transcript) < len(said)

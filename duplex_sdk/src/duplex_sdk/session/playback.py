@@ -71,11 +71,14 @@ class PlaybackCursor:
         self.committed_ms = max(self.committed_ms, committed)
 
     def truncate_committed(self, position_ms: float) -> None:
-        """Lower what counts as heard; of several truncations the smallest holds."""
+        """Lower what counts as heard; of several truncations the smallest holds.
+
+        A position beyond what was made so far means just that: what is made later is cut too.
+        """
         self.acked = True
-        cap = max(0.0, position_ms)
+        cap = min(max(0.0, position_ms), max(self.sent_ms, self.generated_ms))
         self.cap_ms = cap if self.cap_ms is None else min(self.cap_ms, cap)
-        self.committed_ms = min(self.cap_ms, max(self.sent_ms, self.generated_ms))
+        self.committed_ms = self.cap_ms
 
     def heard_ms(self, policy: PlaybackCommitPolicy) -> float:
         """What was heard as far as the server can know."""
