@@ -93,9 +93,21 @@ def start_machine() -> Iterator[Callable[..., Machine]]:
             assert machine.end() == 0
 
 
+@pytest.fixture(scope="module")
+def shared_machine() -> Iterator[Machine]:
+    machine = Machine()
+    yield machine
+    assert machine.end() == 0
+
+
 @pytest.fixture
-def machine(start_machine: Callable[..., Machine]) -> Machine:
-    return start_machine()
+def machine(shared_machine: Machine) -> Machine:
+    """One that runs nothing yet."""
+    deadline = time.monotonic() + PATIENCE_S
+    while shared_machine.children():
+        assert time.monotonic() < deadline, "a worker is left over"
+        time.sleep(0.01)
+    return shared_machine
 
 
 class Field:
@@ -175,8 +187,9 @@ class TestServed:
         assert await pool.call("secret", {}, timeout_s=5.0) == [[]]
 
     async def test_stopping_the_pool_ends_the_processes(
-        self, field: Field, machine: Machine
+        self, field: Field, start_machine: Callable[..., Machine]
     ) -> None:
+        machine = start_machine()
         pool = await field.pool(machine.address)
         await pool.stop(5.0)
         await eventually(lambda: not machine.children())
@@ -248,7 +261,10 @@ class TestDeath:
 
 
 class TestAdmission:
-    async def test_another_secret_gets_no_worker(self, field: Field, machine: Machine) -> None:
+    async def test_another_secret_gets_no_worker(
+        self, field: Field, start_machine: Callable[..., Machine]
+    ) -> None:
+        machine = start_machine()
         with pytest.raises(StageLoadError, match="another secret") as failure:
             await field.pool(machine.address, secret="one that nobody told us")
         assert SECRET_VARIABLE in (failure.value.hint or "")
