@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -355,3 +356,28 @@ class TestPipelines:
     def test_a_stage_for_another_backend_is_refused(self, shop: Any) -> None:
         with pytest.raises(StageLoadError, match="ray only"):
             build_pools(self.pipeline(backends=("ray",)), shop.heard, output_rate=None)
+
+
+async def test_modules_of_models_are_imported_one_after_the_other(
+    shop: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads in one library's circle of imports would see modules that are half made."""
+    source = (
+        "import time, threading\n"
+        "from duplex_sdk.testing.echo_stage import EchoModel\n"
+        "importing = [t for t in threading.enumerate() if getattr(t, 'importing', False)]\n"
+        "threading.current_thread().importing = True\n"
+        "time.sleep(0.05)\n"
+        "threading.current_thread().importing = False\n"
+        "class Model(EchoModel):\n"
+        "    alone = not importing\n"
+    )
+    names = ("first_of_two_models", "second_of_two_models")
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    stages = tuple(StageConfig(name, model=f"{name}:Model", device="cpu") for name in names)
+    pools = build_pools(PipelineConfig(stages), shop.heard, output_rate=None)
+    await start_pools(pools, lambda fraction, text: None)
+    await stop_pools(pools, grace_s=1.0)
+    assert [sys.modules.pop(name).Model.alone for name in names] == [True, True]

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from typing import Any
 
 from .model import StageLoadError, StageModel
 
 __all__ = ["load_model_class"]
+
+
+# Stages load at once, each in its thread. Two threads that enter a library's circle of imports at
+# different points may see modules that are half made.
+_importing = threading.Lock()
 
 
 def load_model_class(path: str) -> type[StageModel[Any]]:
@@ -23,7 +29,9 @@ def load_model_class(path: str) -> type[StageModel[Any]]:
             f"{path!r} does not name a stage model", "write it as 'package.module:Class'"
         )
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
+        with _importing:
+            module = importlib.import_module(module_name)
+        found = getattr(module, class_name)
     except ImportError as error:
         raise StageLoadError(
             f"stage model {path!r} does not import: {error}",
