@@ -16,8 +16,21 @@ from stage_talk import LIMIT, SLOTS, Talk
 SESSIONS = 16
 
 
-async def stream(stage: Talk, name: str, units: int, *, period_s: float = 0.0) -> int:
-    """Feed a session unit after unit; every answer is what all that went before leads to."""
+async def stream(
+    stage: Talk, name: str, units: int, *, period_s: float = 0.0, took: list[float] | None = None
+) -> int:
+    """Feed a session unit after unit; every answer is what all that went before leads to.
+
+    Args:
+        stage: the stage.
+        name: of the session; decides what it is fed.
+        units: how many.
+        period_s: one each so many seconds.
+        took: gets the seconds that each unit took.
+
+    Returns:
+        How many answers were compared with those of a fresh request.
+    """
     dice = random.Random(name)
     session_id = stage.open(name)
     history: list[int] = []
@@ -31,7 +44,10 @@ async def stream(stage: Talk, name: str, units: int, *, period_s: float = 0.0) -
             await stage.the_pool.close(session_id)
             stage.open(session_id)
             history = []
+        asked = loop.time()
         answer = await stage.ask(session_id, *chunk)
+        if took is not None:
+            took.append(loop.time() - asked)
         assert (answer.segments, answer.turns, answer.errors) == (1, 0, [])
         history += chunk
         if number % 7 == 0 or number + 1 == units:
@@ -54,11 +70,18 @@ async def test_sixteen_sessions_are_answered_as_a_fresh_request_would_be(stage: 
 async def test_sixteen_sessions_stream_for_two_minutes(stage: Talk) -> None:
     units, period_s = 120, 1.0
     names = (f"long-{number}" for number in range(SESSIONS))
+    took: list[float] = []
     checked = await asyncio.gather(
-        *(stream(stage, name, units, period_s=period_s) for name in names)
+        *(stream(stage, name, units, period_s=period_s, took=took) for name in names)
     )
     assert sum(checked) == SESSIONS * 18
-    print(f"{SESSIONS} sessions, {units} units each, {sum(checked)} compared")
+    took.sort()
+    half, last = took[len(took) // 2], took[-1]
+    late = sum(each > period_s for each in took)
+    print(
+        f"{SESSIONS} sessions, {units} units each, {sum(checked)} compared;"
+        f" a unit took {half * 1000:.0f} ms (median), {last * 1000:.0f} ms at most; {late} late"
+    )
 
 
 async def test_what_is_said_as_text_is_what_the_tokens_say(stage: Talk) -> None:
