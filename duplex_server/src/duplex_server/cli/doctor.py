@@ -12,6 +12,7 @@ from duplex_sdk.errors import DuplexError
 from duplex_server.settings import ResolvedSettings, resolve_settings
 from duplex_server.settings.model import ServingSettings
 
+from .lent_machines import machine_checks
 from .listening_socket import ListenError, bind_socket
 from .vllm_check import vllm_checks
 
@@ -19,7 +20,7 @@ __all__ = ["examine_server"]
 
 
 def examine_server(environment: Mapping[str, str] = os.environ) -> Report:
-    """Look at settings, port, speech detection and the models' own environment."""
+    """Look at settings, port, speech detection, the models' own environment and machines."""
     return Report("server", tuple(_checks(environment)))
 
 
@@ -35,6 +36,7 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
         serving = resolved.settings.serving
         worker_python = resolved.settings.worker_python
         yield from _stages(resolved)
+        yield from machine_checks(resolved)
     yield _port(serving.host, serving.port)
     yield _speech_detection()
     if worker_python is not None:
