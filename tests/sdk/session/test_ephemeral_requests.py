@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from duplex_sdk.plugin import DuplexCapabilities, OutputContext
 from duplex_sdk.protocol.duplex import AckPlayback, AudioDelta, CancelResponse, Commit
 from duplex_sdk.session import effects, inputs
@@ -55,13 +56,25 @@ class Overlapping(Ephemeral):
         assert context.response_id is not None
         return bool(output.text and "two" in output.text)
 
+    def draining_stage_ids(self, stage_count: int) -> tuple[int, ...]:
+        return tuple(range(stage_count))
+
+
+class Undrained(Overlapping):
+    """Has no stage that may go on."""
+
+    def draining_stage_ids(self, stage_count: int) -> tuple[int, ...]:
+        return ()
+
 
 ANSWER = {"text": "one two three four", "ms": 4000, "delay_ms": 0}
 
 
-def overlapping(*, at_ms: float) -> tuple[SessionLab, list[str]]:
+def overlapping(
+    *, at_ms: float, kind: type[Overlapping] = Overlapping
+) -> tuple[SessionLab, list[str]]:
     """Somebody commits a second turn so long into the answer to the first."""
-    lab = SessionLab(Overlapping({"script": {"turns": "commit", "answers": [ANSWER]}}))
+    lab = SessionLab(kind({"script": {"turns": "commit", "answers": [ANSWER]}}))
     lab.speak(300)
     lab.send(Commit(response_create=True))
     lab.run(at_ms - 800)
@@ -99,8 +112,11 @@ def test_the_next_turn_begins_while_the_last_one_still_speaks() -> None:
     assert submitted == ()
 
 
-def test_before_that_the_next_turn_waits() -> None:
-    lab, (first,) = overlapping(at_ms=1500)
+@pytest.mark.parametrize(("at_ms", "kind"), [(1500, Overlapping), (2500, Undrained)])
+def test_before_that_or_where_nothing_may_drain_the_next_turn_waits(
+    at_ms: float, kind: type[Overlapping]
+) -> None:
+    lab, (first,) = overlapping(at_ms=at_ms, kind=kind)
     lab.run(20_000)
     assert [*statuses(lab).values()] == ["completed", "completed"]
     types = [e.type for e in lab.events]

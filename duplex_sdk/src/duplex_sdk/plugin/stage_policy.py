@@ -38,5 +38,8 @@ class StagePolicy(ABC):
         return False
 
     def draining_stage_ids(self, stage_count: int) -> tuple[int, ...]:
-        """The stages that may go on for the turn before when the next one begins."""
+        """The stages that may go on for the turn before when the next one begins.
+
+        None of them: the next turn waits, whatever ``release_concurrent_turn_requests`` says.
+        """
         return ()

@@ -113,8 +113,10 @@ class OutputFlow:
             return
         with state.contained("release_concurrent_turn_requests"):
             context = self.context(item.stage_id)
-            released = state.plugin.release_concurrent_turn_requests(item.output, context)
-            response.releases = response.releases or bool(released)
+            plugin = state.plugin
+            if plugin.release_concurrent_turn_requests(item.output, context):
+                # With no stage that may go on, nothing could drain.
+                response.releases = bool(plugin.draining_stage_ids(len(state.pipeline.stages)))
 
     def _note_runtime(self, output: StageOutput) -> None:
         state = self._state
