@@ -39,6 +39,7 @@ class Settings:
     longest_turn_s: float
     cancel_points: int
     lives: int
+    soak_s: float
 
 
 @dataclass(frozen=True, slots=True)

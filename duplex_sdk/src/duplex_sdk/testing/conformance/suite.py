@@ -120,6 +120,11 @@ class ModelConformance(
         """
         return 100
 
+    @property
+    def soak_s(self) -> float:
+        """How long the soak may take, in seconds of real time: at least one life is run."""
+        return 15.0
+
     @classmethod
     def subject(cls) -> Subject:
         """The plugin under test, with the settings of this suite."""
@@ -135,6 +140,7 @@ class ModelConformance(
             longest_turn_s=suite.longest_turn_s,
             cancel_points=suite.cancel_points,
             lives=suite.lives,
+            soak_s=suite.soak_s,
         )
         return Subject(suite.spec, settings)
 
