@@ -7,7 +7,7 @@ import base64
 import io
 import json
 import wave
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,6 +17,7 @@ import numpy
 import openai
 import pytest
 from duplex_sdk.audio import PcmChunk
+from duplex_sdk.discovery import Figure, MetricsSink
 from duplex_sdk.errors import DuplexError
 from duplex_sdk.plugin import (
     DuplexCapabilities,
@@ -37,7 +38,7 @@ from duplex_sdk.stage import (
     ToolCall,
 )
 from duplex_server.entrypoints import Question, RequestFailedError, TurnModel, warm_up_turns
-from duplex_server.serving import ServingOptions
+from duplex_server.serving import ServerExtensions, ServingOptions
 from duplex_server.testing import Harness, RunningServer, RunningTurnServer
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -596,3 +597,21 @@ def test_sync_engine_of_a_plugin_answers() -> None:
     message = {"role": "user", "content": [{"type": "text", "text": "good morning"}]}
     with TurnModel.load(spec()).omni() as omni:
         assert "".join(piece.text for piece in omni.generate([message])) == "good morning "
+
+
+class Ledger(MetricsSink):
+    """Keeps what it is handed."""
+
+    def __init__(self) -> None:
+        self.taken: list[Sequence[Figure]] = []
+
+    def take(self, figures: Sequence[Figure]) -> None:
+        self.taken.append(figures)
+
+
+async def test_metrics_sinks_are_handed_the_figures_of_this_mode_too():
+    ledger = Ledger()
+    options = ServingOptions(extensions=ServerExtensions(metrics_sinks=(ledger,)))
+    async with Harness().turn_server(spec(), serving=options):
+        pass
+    assert "duplex_turn_requests" in {figure.name for figure in ledger.taken[-1]}
