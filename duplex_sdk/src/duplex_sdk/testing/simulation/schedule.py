@@ -10,14 +10,14 @@ from typing import Literal
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.invariants import LawBrokenError, Tally
 
-from . import client_actions, fault_actions, line_actions
+from . import client_actions, fault_actions, line_actions, tool_actions
 from .action import Action
 from .kinds import Kind
 from .world import World
 
 __all__ = ["Failure", "Schedule", "draw", "run"]
 
-_MOVED = (client_actions, fault_actions, line_actions)
+_MOVED = (client_actions, fault_actions, line_actions, tool_actions)
 """Importing them is what fills the table of actions."""
 
 _POLICIES = ("commit_all_on_done", "ack_only")
@@ -72,7 +72,7 @@ class Failure:
     number: int = 0
 
 
-def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 16) -> Schedule:
+def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 10) -> Schedule:
     """The schedule of a seed; the same for the same kinds."""
     random = Random(seed)
     names = tuple(kinds)
