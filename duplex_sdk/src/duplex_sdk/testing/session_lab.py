@@ -135,15 +135,18 @@ class SessionLab:
         self._mailbox: deque[inputs.Input] = deque()
         self._timers: list[tuple[float, int]] = []
         self._order = itertools.count()
-        self.stages = LabStages(
+        self.stages = self._make_stages()
+        self._performers = self._performer_table()
+        self.feed(inputs.Started(by_update))
+
+    def _make_stages(self) -> LabStages:
+        return LabStages(
             self.session,
-            plugin=plugin,
+            plugin=self.plugin,
             pipeline=self.pipeline,
             hosts=self._make_hosts(),
             feed=self.feed,
         )
-        self._performers = self._performer_table()
-        self.feed(inputs.Started(by_update))
 
     def _make_hosts(self) -> tuple[StageHost, ...]:
         """A host per stage, its model loaded."""

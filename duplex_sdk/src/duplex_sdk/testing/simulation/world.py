@@ -98,9 +98,9 @@ class World:
             AbandonPreparation: self._abandon,
             DiscardSession: lambda effect: None,
             StartSession: self._start,
-            FeedSession: self._feed,
+            FeedSession: lambda fed: self._talkers[fed.session_id].lab.feed(fed.item),
             AnswerCaller: self._answer,
-            RetryCleanup: self._retry,
+            RetryCleanup: lambda retry: self._tell(CleanupTried(retry.session_id, self.cleans)),
             ForgetSession: self._forget,
             WakeTableAt: self._wake,
         }
@@ -249,9 +249,6 @@ class World:
             SessionEnded(session_id, ended.released, ended.request_ids)
         )
 
-    def _feed(self, effect: FeedSession) -> None:
-        self._talkers[effect.session_id].lab.feed(effect.item)
-
     def _answer(self, effect: AnswerCaller) -> None:
         talker = self._talkers.get(effect.session_id)
         if talker is None or effect.generation is None or effect.fault is not None:
@@ -262,9 +259,6 @@ class World:
             talker.line.break_off()
         elif effect.operation == "resume":
             talker.line.come_back(self.now)
-
-    def _retry(self, effect: RetryCleanup) -> None:
-        self._tell(CleanupTried(effect.session_id, self.cleans))
 
     def _forget(self, effect: ForgetSession) -> None:
         gone = self._talkers.pop(effect.session_id, None)
