@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-import pytest
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.testing import Harness, RunningServer
@@ -29,8 +28,13 @@ BURST = {"pace": "burst"}
 SPELL_S = 3.2
 """So long somebody else is listened to."""
 SHORT = {"text": "yes", "ms": 200, "words": False, "delay_ms": 0}
-MEMORY_CAP = 24 * MIB
-"""Output 2.25 MiB, journal 8 MiB, stage outputs that wait 4 MiB; the rest is the interpreter's."""
+LIMITS = DuplexSessionRuntimeConfig()
+MEMORY_CAP = 6 * MIB + (
+    LIMITS.max_pending_output_bytes_per_session
+    + LIMITS.max_pending_stage_output_bytes_per_session
+    + LIMITS.resume_replay_max_bytes_per_session
+)
+"""What the settings let wait for a reader, as the docs say, and a little for the interpreter."""
 
 
 @asynccontextmanager
