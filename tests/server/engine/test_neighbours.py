@@ -1,4 +1,4 @@
-"""86: a session whose cleanup fails or never ends costs no other session anything."""
+"""86, 119: a session whose stages fail or hang costs no other session anything."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from duplex_sdk.plugin import DuplexSessionRuntimeConfig
+from duplex_sdk.plugin import (
+    DuplexSessionRuntimeConfig,
+    DuplexStageSubmission,
+    request_session_id,
+)
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionHandle
 from duplex_server.testing import Harness
 
 SCRIPT = {"turns": "commit", "pace": "burst", "answers": [{"ms": 100, "delay_ms": 0}]}
-LONG_S = 3.0
+LONG_S = 2.0
 """What the cleanup of the bad session may take; nobody else may wait for any of it."""
 
 
@@ -49,6 +53,42 @@ def hampered(omni: DuplexOmni) -> Cleanups:
     manager._services = dataclasses.replace(manager._services, port=cleanups)
     manager._factory._services = manager._services
     return cleanups
+
+
+class Hung:
+    """The real stages, but one kind of call hangs for one session."""
+
+    def __init__(self, stages: Any, call: str) -> None:
+        self._stages = stages
+        self._call = call
+        self.bad = ""
+        self.hangs = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stages, name)
+
+    async def submit(self, submission: DuplexStageSubmission) -> Any:
+        await self._maybe("submit", submission.context.session_id)
+        return await self._stages.submit(submission)
+
+    async def abort_requests(self, request_ids: Iterable[str], **fields: Any) -> None:
+        request_ids = tuple(request_ids)
+        await self._maybe("abort_requests", *map(request_session_id, request_ids))
+        await self._stages.abort_requests(request_ids, **fields)
+
+    async def cleanup(self, request_ids: Iterable[str], *, abort: bool = False) -> None:
+        request_ids = tuple(request_ids)
+        await self._maybe("cleanup", *map(request_session_id, request_ids))
+        await self._stages.cleanup(request_ids, abort=abort)
+
+    async def release_session(self, session_id: str) -> None:
+        await self._maybe("release_session", session_id)
+        await self._stages.release_session(session_id)
+
+    async def _maybe(self, call: str, *sessions: str | None) -> None:
+        if call == self._call and self.bad in sessions:
+            self.hangs += 1
+            await asyncio.get_running_loop().create_future()
 
 
 async def answered(handle: DuplexSessionHandle) -> None:
@@ -91,3 +131,45 @@ async def test_a_cleanup_that_fails_or_hangs_holds_no_other_session_up(fails: bo
             await closing
             while omni.health().slots_used != 2:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.002)
+
+
+async def close_later(handle: DuplexSessionHandle, hung: Hung, *, at_once: bool) -> None:
+    """End a session once a call of it hangs, or before."""
+    while not (hung.hangs or at_once):  # noqa: ASYNC110 - another thread sets no event of this loop
+        await asyncio.sleep(0.002)
+    await handle.close()
+
+
+@pytest.mark.parametrize("call", ["submit", "abort_requests", "cleanup", "release_session"])
+async def test_a_hung_call_of_a_stage_holds_no_other_session_up(call: str) -> None:
+    limits = DuplexSessionRuntimeConfig(
+        max_sessions=4,
+        stage_call_timeout_s=LONG_S,
+        close_timeout_s=LONG_S,
+        disconnect_grace_s=0.05,
+        reaper_interval_s=0.02,
+    )
+    async with Harness().engine("scripted", {"script": SCRIPT}, limits=limits) as omni:
+        manager: Any = omni.engine.manager
+        hung = Hung(manager._services.port, call)
+        manager._services = dataclasses.replace(manager._services, port=hung)
+        manager._factory._services = manager._services
+        bad, talks, leaves, expires = [await omni.open_session() for _ in range(4)]
+        if call == "submit":
+            hung.bad = bad.session_id
+            bad.append_audio(tone(200, 16_000))
+            bad.commit(response_create=True)
+        else:
+            await answered(bad)
+            hung.bad = bad.session_id
+            bad.cancel_input()
+        closing = asyncio.create_task(close_later(bad, hung, at_once=call == "release_session"))
+        async with asyncio.timeout(LONG_S * 0.9):
+            while not hung.hangs:  # noqa: ASYNC110 - another thread sets no event of this loop
+                await asyncio.sleep(0.002)
+            await answered(talks)
+            await leaves.close()
+            await omni.detach_session(expires.session_id, 0)
+            assert await expires.wait_closed() == "disconnect_grace_expired"
+        hung.bad = ""
+        await asyncio.wait_for(closing, 2 * LONG_S)
