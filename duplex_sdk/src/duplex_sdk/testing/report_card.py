@@ -56,10 +56,13 @@ class ReportCards:
         if told is None or (report.when != "call" and report.outcome == "passed"):
             return
         suite, level, law = json.loads(str(told))
-        grade = Grade(suite, level, law, *_outcome(report))
-        before = self._grades.get((suite, law))
+        self.keep(Grade(suite, level, law, *_outcome(report)))
+
+    def keep(self, grade: Grade) -> None:
+        """Keep a grade; what is broken stays so."""
+        before = self._grades.get((grade.suite, grade.law))
         if before is None or before.outcome != "broken":
-            self._grades[suite, law] = grade
+            self._grades[grade.suite, grade.law] = grade
 
     def pytest_terminal_summary(
         self, terminalreporter: Any, exitstatus: int, config: pytest.Config
@@ -86,25 +89,35 @@ class ReportCards:
     def verdict(self, suite: str) -> str:
         """How it went, in a line."""
         document = self.document(suite)
-        skipped = document["counts"]["skipped"]
-        conforms = "conforms" if document["conforms"] else "does not conform"
+        ends = {
+            True: "it conforms to plugin API",
+            False: "it does not conform to plugin API",
+            None: "run all of them to know whether it conforms to plugin API",
+        }
         return (
-            f"{document['badge']['message']}, {skipped} do not apply:"
-            f" it {conforms} to plugin API {document['api']}"
+            f"{document['badge']['message']}, {document['counts']['skipped']} do not apply:"
+            f" {ends[document['conforms']]} {document['api']}"
         )
 
     def document(self, suite: str) -> dict[str, Any]:
-        """The grades of one suite as JSON values; ``badge`` is what shields.io reads."""
+        """The grades of one suite as JSON values.
+
+        ``badge`` is what shields.io reads. ``conforms`` is None when nothing is broken and not
+        every law was run.
+        """
         from duplex_sdk.plugin import API_VERSION
+        from duplex_sdk.testing.conformance.run import law_levels
 
         card = self.card(suite)
         counts = {name: sum(grade.outcome == name for grade in card) for name in _LOOKS}
-        conforms = not counts["broken"] and not counts["dropped"]
+        left_out = len(law_levels()) - len(card)
+        conforms = False if _broken(card) else None if left_out else True
+        held = f"{counts['holds']} of {counts['holds'] + len(_broken(card))} laws hold"
         return {
             "suite": suite,
             "api": API_VERSION,
             "conforms": conforms,
-            "counts": counts,
+            "counts": {**counts, "not run": left_out},
             "laws": [
                 {
                     "level": grade.level,
@@ -117,8 +130,8 @@ class ReportCards:
             "badge": {
                 "schemaVersion": 1,
                 "label": f"duplex {API_VERSION}",
-                "message": f"{counts['holds']} of {counts['holds'] + len(_broken(card))} laws hold",
-                "color": "brightgreen" if conforms else "red",
+                "message": f"{held}, {left_out} not run" if left_out else held,
+                "color": {True: "brightgreen", False: "red", None: "lightgrey"}[conforms],
             },
         }
 
@@ -166,5 +179,5 @@ def _shown(card: list[Grade], verdict: str, colour: bool) -> str:
     width = max(_NARROWEST, shutil.get_terminal_size((_USUAL, 24)).columns)
     console = Console(file=out, force_terminal=colour, no_color=not colour, width=width)
     console.print(table)
-    console.print(Text(verdict, "red" if _broken(card) else "green"))
+    console.print(Text(verdict, "bold red" if _broken(card) else "bold"))
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())

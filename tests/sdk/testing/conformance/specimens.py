@@ -162,7 +162,7 @@ _PLUGINS = {
     "NeverClears": ("a_cleared_buffer_is_empty",),
     "TakesAnyRate": ("a_foreign_rate_is_refused",),
     "NeedsAnOption": ("the_plugin_loads_without_options",),
-    "DropsPictures": ("plans_keep_pictures",),
+    "DropsPictures": ("plans_keep_pictures", "pictures_reach_the_model"),
     "PlansTensors": ("prompts_can_cross_processes",),
     "TellsObjects": ("what_clients_are_told_is_json",),
     "KeepsWhatWasGivenBack": ("a_unit_that_was_not_taken_goes_back",),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from duplex_sdk.testing.conformance.run import law_levels
+from duplex_sdk.testing.report_card import Grade, ReportCards
 from duplex_sdk.testing.scripted.stage import ScriptedModel
 
 pytest_plugins = ["pytester"]
@@ -30,6 +31,8 @@ LAW = "the_descriptor_names_the_true_rates"
 
 # What is imported by now each run in this process finds; else it would import it anew.
 assert f"test_{LAW}" in law_levels()
+
+REST = len(law_levels()) - 3
 
 Run = Callable[..., pytest.RunResult]
 
@@ -93,7 +96,7 @@ def test_a_law_broken_knowingly_is_on_the_card_with_its_reason(run: Run) -> None
     done = run(WRONG_RATE + excused, "-k", LAW, "--duplex-report", "card.json")
     assert done.ret == 0, output(done)
     (suite,) = json.loads(Path("card.json").read_text())["suites"]
-    assert "0 of 1 laws hold, 0 do not apply: it does not conform" in output(done)
+    assert "0 do not apply: it does not conform to plugin API 1.0" in output(done)
     assert suite["conforms"] is False
     assert suite["laws"] == [
         {
@@ -110,11 +113,32 @@ def test_the_card_says_what_was_skipped_and_why(run: Run) -> None:
     done = run(SCRIPTED, "-k", wanted, "--duplex-report", "card.json")
     assert "conformance of scripted (TestScripted)" in output(done)
     assert "the plugin takes whole turns" in output(done)
-    assert "1 of 1 laws hold, 2 do not apply: it conforms to plugin API 1.0" in output(done)
+    assert f"1 of 1 laws hold, {REST} not run, 2 do not apply: run all of them" in output(done)
     (suite,) = json.loads(Path("card.json").read_text())["suites"]
-    assert suite["counts"] == {"holds": 1, "broken": 0, "skipped": 2, "dropped": 0}
-    assert suite["badge"]["message"] == "1 of 1 laws hold"
-    assert suite["badge"]["color"] == "brightgreen"
+    counts = {"holds": 1, "broken": 0, "skipped": 2, "dropped": 0, "not run": REST}
+    assert suite["counts"] == counts
+    assert suite["badge"]["message"] == f"1 of 1 laws hold, {REST} not run"
+    assert suite["badge"]["color"] == "lightgrey"
+    assert suite["conforms"] is None
+
+
+def test_only_who_keeps_every_law_conforms() -> None:
+    cards = ReportCards()
+    for test, level in law_levels().items():
+        grade = Grade("mine", level, test, "holds")
+        cards.keep(grade)
+    assert cards.document("mine")["conforms"] is True
+    assert cards.document("mine")["badge"]["color"] == "brightgreen"
+    assert "it conforms to plugin API 1.0" in cards.verdict("mine")
+
+
+def test_without_the_server_its_laws_are_skipped_with_that_reason(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duplex_sdk.discovery.hooks.entries", lambda group: ((), ()))
+    done = run(SCRIPTED, "-k", "both_clients or at_once or broken_connection", "-rs")
+    done.assert_outcomes(skipped=3)
+    assert output(done).count("duplex-server is not installed, so nothing can serve the plugin")
 
 
 def test_an_unload_that_fails_is_an_error_of_the_run(

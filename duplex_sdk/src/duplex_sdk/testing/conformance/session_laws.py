@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from duplex_sdk.protocol.duplex import (
+    AppendAudio,
     BargeIn,
     CancelResponse,
     ClearOutputAudio,
@@ -15,9 +16,11 @@ from duplex_sdk.protocol.duplex import (
     RealtimeCommand,
     SessionClosed,
 )
+from duplex_sdk.testing.session_lab import tone
 
 from .breach import breach, does_not_apply, require
 from .lab import ModelLab, completed, no_errors, says_something
+from .pictures import PICTURE, takes_pictures
 from .subject import Subject
 
 __all__ = ["SessionLaws"]
@@ -119,6 +122,23 @@ class SessionLaws:
                 f"a written message was answered with nothing; responses ended {lab.statuses}",
                 "answer prompt.messages when prompt.kind is 'conversation', or do not claim"
                 " supports_text_only_turn",
+            )
+
+    def test_pictures_reach_the_model(self, conformance: Subject) -> None:
+        """A camera frame that comes with speech is in a prompt of that turn."""
+        if not takes_pictures(conformance):
+            does_not_apply("the model takes no camera frames (optional_input_modalities)")
+        with ModelLab(conformance) as lab:
+            sound = tone(100, conformance.capabilities.input_sample_rate_hz)
+            lab.send(AppendAudio(audio=sound, video_frames=(PICTURE.data,)))
+            lab.take_turn(0)
+            no_errors(lab)
+            seen = [image for each in lab.submitted for image in each.prompt.images]
+            require(
+                seen == [PICTURE] and not lab.stages.failures,
+                f"of one picture {len(seen)} reached the model; {lab.failed}",
+                "the audio buffer keeps a unit's images, and plan_append() hands them on; a model"
+                " that sees nothing sets optional_input_modalities=() in capabilities()",
             )
 
     def test_a_tool_result_is_answered(self, conformance: Subject) -> None:
