@@ -14,8 +14,11 @@ GROUP = 4
 _BASE = 100
 _LONGEST_S = 120
 _LOUD_STEP, _QUIET_STEP = 200, 2
+_MIDDLE = _BASE - 1
 _QUIET = _BASE * _QUIET_STEP // 2
-"""No sample of silence is further from zero, and every group of a sound has one that is."""
+"""No sample of silence is further from zero."""
+
+_WEIGHTS = numpy.array([_BASE**place for place in (3, 2, 1, 0)])
 
 
 @cache
@@ -23,7 +26,7 @@ def _stream(rate: int, step: int) -> bytes:
     """All of it, PCM16: no sample is zero, which only padding and made-up silence are."""
     numbers = numpy.arange(_LONGEST_S * rate // GROUP)
     digits = numpy.stack([numbers // _BASE**place % _BASE for place in (3, 2, 1, 0)], axis=1)
-    return (digits * step - (_BASE - 1) * step // 2).astype("<i2").tobytes()
+    return (digits * step - _MIDDLE * step // 2).astype("<i2").tobytes()
 
 
 def sound(first: int, ms: int, rate: int, *, loud: bool) -> tuple[bytes, int]:
@@ -47,11 +50,14 @@ def sound(first: int, ms: int, rate: int, *, loud: bool) -> tuple[bytes, int]:
 
 def numbers_of(data: bytes) -> numpy.typing.NDArray[numpy.int64]:
     """The numbers in float32 samples that were cut at groups, in their order."""
-    samples = numpy.rint(numpy.frombuffer(data, "<f4") * 32768).astype(numpy.int64)
+    samples = (numpy.frombuffer(data, "<f4") * 32768).astype(numpy.int32)
     groups = samples[: len(samples) // GROUP * GROUP].reshape(-1, GROUP)
-    loud = numpy.abs(groups).max(axis=1, keepdims=True) >= _QUIET
-    step = numpy.where(loud, _LOUD_STEP, _QUIET_STEP)
-    digits = (groups + (_BASE - 1) * step // 2) // step
-    weights = numpy.array([_BASE**place for place in (3, 2, 1, 0)])
-    numbers: numpy.typing.NDArray[numpy.int64] = digits @ weights
+    # The first digit of all numbers there are is 0: how far from zero that lies tells the step.
+    loud = groups[:, :1] < -_QUIET
+    digits = numpy.where(
+        loud,
+        (groups + _MIDDLE * _LOUD_STEP // 2) // _LOUD_STEP,
+        (groups + _MIDDLE * _QUIET_STEP // 2) // _QUIET_STEP,
+    )
+    numbers: numpy.typing.NDArray[numpy.int64] = digits @ _WEIGHTS
     return numbers

@@ -8,6 +8,7 @@ from duplex_sdk.session import effects, inputs
 from duplex_sdk.session.append_sequence import StaleAppendError
 
 from .law import law
+from .moved import SequenceMoved
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexFence
@@ -59,9 +60,10 @@ def units_keep_their_order(step: Step) -> bool:
     if step.cancels:
         return False
     under_way = step.after.units
-    left = [unit for unit in step.before.units if any(unit is each for each in under_way)]
-    kept = under_way[: len(left)]
-    assert all(a is b for a, b in zip(left, kept, strict=True)), "a unit overtook another"
+    if step.before.units:
+        now = [id(unit) for unit in under_way]
+        left = [id(unit) for unit in step.before.units if id(unit) in now]
+        assert left == now[: len(left)], "a unit overtook another"
     for effect in step.asks(effects.PlanAppend):
         assert effect.request.unit is under_way[0], "the first in line is not the next"
     return len(under_way) > 1
@@ -110,15 +112,14 @@ def a_failed_unit_takes_those_behind_it_along(step: Step) -> bool:
     return True
 
 
-@law(35, "step")
+@law(35, "step", SequenceMoved)
 def a_stale_number_cannot_be_taken(step: Step) -> bool:
     """What was prepared before another unit or epoch came is refused, and nothing changes."""
     sequence, life = step.state.sequence, step.life
     prepared, life.prepared = life.prepared, None
     if step.after.phase == "open":
         life.prepared = sequence.prepare(step.state.fence)
-    moved = (step.after.fence, step.after.seq) != (step.before.fence, step.before.seq)
-    if prepared is None or not moved:
+    if prepared is None:
         return False
     place = (sequence.accepted_fence, sequence.seq, sequence.turn_seq)
     try:

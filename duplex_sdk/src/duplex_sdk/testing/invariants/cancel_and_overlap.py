@@ -17,13 +17,14 @@ from duplex_sdk.protocol.duplex import (
 from duplex_sdk.session import effects, inputs
 
 from .law import law
+from .moved import EpochMoved
 from .step import ends_turn
 
 if TYPE_CHECKING:
     from .step import Step
 
 
-@law(52, "step")
+@law(52, "step", EpochMoved, inputs.UnitSubmitted)
 def no_request_of_an_old_epoch_is_active(step: Step) -> bool:
     """Outputs come from requests of the current epoch."""
     active = step.state.requests.active_id
@@ -33,7 +34,7 @@ def no_request_of_an_old_epoch_is_active(step: Step) -> bool:
     return step.cancels
 
 
-@law(53, "step")
+@law(53, "step", EpochMoved)
 def old_requests_are_stopped(step: Step) -> bool:
     """Each under which the stage took work is aborted, or released with the session."""
     if not step.cancels:

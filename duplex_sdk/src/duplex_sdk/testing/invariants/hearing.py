@@ -64,11 +64,18 @@ class Hearing:
     kept: list[Numbers] = field(default_factory=list)
     heard: list[Numbers] = field(default_factory=list)
     _last: dict[int, int] = field(default_factory=dict)
+    _looked_at: Step | None = None
+    _taken: Numbers | None = None
     _cleared: bool = False
     _short: bool = False
 
     def taken_in(self, step: Step) -> Numbers | None:
         """What of the user the stage took with this step; None: nothing."""
+        if self._looked_at is not step:
+            self._looked_at, self._taken = step, self._taken_in(step)
+        return self._taken
+
+    def _taken_in(self, step: Step) -> Numbers | None:
         item, planned = step.item, step.life.planned
         if not self.traceable or planned is None or type(item) is not inputs.UnitSubmitted:
             return None
@@ -167,8 +174,12 @@ class Hearing:
         waiting = [_of(each.piece) for each in (*turn.retained, *turn.early)]
         waiting += [numbers_of(buffer.waiting)]
         waiting += [numbers_of(each.data) for each in buffer.reserved]
-        there = _joined([*self.heard, *(each for each in waiting if each is not None)])
-        return numpy.setdiff1d(_joined(self.kept), there)
+        kept = _joined(self.kept)
+        there = numpy.zeros(int(kept.max()) + 1, bool)
+        for numbers in (*self.heard, *waiting):
+            if numbers is not None:
+                there[numbers[numbers < len(there)]] = True
+        return kept[~there[kept]]
 
 
 def _joined(parts: Sequence[Numbers]) -> Numbers:

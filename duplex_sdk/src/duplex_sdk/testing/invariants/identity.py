@@ -28,6 +28,7 @@ from duplex_sdk.protocol.duplex import (
 from duplex_sdk.session import effects, inputs
 
 from .law import law
+from .moved import EpochMoved, FenceMoved, TurnMoved
 
 if TYPE_CHECKING:
     from .response_trace import Told
@@ -37,7 +38,7 @@ _CANCELS = (BargeIn, CancelInput, CancelResponse, ClearOutputAudio)
 _OTHER_SESSION = "anyone\u2122 \U0001f600"
 
 
-@law(1, "step")
+@law(1, "step", EpochMoved)
 def an_interruption_is_one_epoch(step: Step) -> bool:
     """The epoch grows by one with what interrupts, and with nothing else."""
     grown = step.after.epoch - step.before.epoch
@@ -48,14 +49,14 @@ def an_interruption_is_one_epoch(step: Step) -> bool:
     return grown == 1
 
 
-@law(2, "step")
+@law(2, "step", TurnMoved)
 def turns_never_go_back(step: Step) -> bool:
     """Nor does the model's turn, also across interruptions."""
     assert step.after.turn_id >= step.before.turn_id, f"to turn {step.after.turn_id}"
     return step.after.turn_id > step.before.turn_id
 
 
-@law(3, "step")
+@law(3, "step", FenceMoved)
 def the_fence_is_monotonic(step: Step) -> bool:
     """And what lies behind it, or belongs to another session, is refused."""
     before, after = step.before.fence, step.after.fence

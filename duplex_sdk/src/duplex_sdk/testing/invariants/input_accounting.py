@@ -10,6 +10,7 @@ from duplex_sdk.protocol.duplex import BargeIn, CancelInput, ClearInput, InputCl
 from duplex_sdk.session import effects, inputs
 
 from .law import law
+from .moved import BytesMoved, TurnsMoved
 from .watched_buffer import WatchedBuffer
 
 if TYPE_CHECKING:
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from .watched_buffer import BufferChange
 
 
-@law(18, "step")
+@law(18, "step", BytesMoved)
 def input_stays_within_its_limit(step: Step) -> bool:
     """Reserved bytes are never below nothing, nor above what the deployment allows."""
     assert 0 <= step.after.input_bytes <= step.state.input_bytes.limit
     return step.after.input_bytes > 0
 
 
-@law(19, "step")
+@law(19, "step", BytesMoved)
 def every_buffered_byte_is_counted(step: Step) -> bool:
     """At all times: no more lies in the buffer than is reserved."""
     assert step.after.buffered_bytes <= step.after.input_bytes
@@ -61,7 +62,7 @@ def a_session_that_is_over_holds_no_bytes(rest: Rest) -> bool:
     return True
 
 
-@law(21, "step")
+@law(21, "step", TurnsMoved)
 def pending_turns_are_the_commits_in_line(step: Step) -> bool:
     """As many turns are reserved as commits wait for their turn."""
     in_line = step.after.commits

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import SessionClosed
+from duplex_sdk.protocol.duplex import SessionClosed, SessionExpired
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.session.session_table import SlotState
 from duplex_sdk.session.table_messages import AnswerCaller, ForgetSession
 
 from .law import law
+from .moved import Ending, LeaseMoved, PhaseMoved
 
 if TYPE_CHECKING:
     from .step import Step
@@ -21,7 +22,7 @@ _STAGE_WORK = frozenset({effects.PlanAppend, effects.SubmitUnit, effects.DecodeA
 # of a session
 
 
-@law(74, "step")
+@law(74, "step", LeaseMoved)
 def the_lease_moves_only_with_resume_and_end(step: Step) -> bool:
     """The generation grows by one with each."""
     grown = step.after.generation - step.before.generation
@@ -77,7 +78,7 @@ def idle_expiry_waits_for_work(step: Step) -> bool:
     return False
 
 
-@law(80, "step")
+@law(80, "step", PhaseMoved, SessionClosed, SessionExpired)
 def the_terminal_comes_with_the_end(step: Step) -> bool:
     """A session is over exactly when its client was told so."""
     over = step.after.phase == "closed"
@@ -95,7 +96,7 @@ def nothing_follows_the_end_of_a_session(step: Step) -> bool:
     return ended
 
 
-@law(88, "step")
+@law(88, "step", Ending)
 def nothing_is_submitted_after_the_end_began(step: Step) -> bool:
     """A closing session asks nothing more of its stages, and no ledger of it grows."""
     if step.before.phase == "open":

@@ -17,6 +17,7 @@ from duplex_sdk.protocol.duplex import (
 )
 
 from .law import law
+from .moved import CursorsMoved, HistoryMoved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .step import Rest, Step
 
 
-@law(62, "step")
+@law(62, "step", CursorsMoved)
 def what_was_played_never_goes_back(step: Step) -> bool:
     """Nor what counts as heard, unless its client cuts it."""
     before, after = step.before.cursors, step.after.cursors
@@ -48,7 +49,7 @@ def what_was_played_never_goes_back(step: Step) -> bool:
     return looked
 
 
-@law(63, "step")
+@law(63, "step", CursorsMoved)
 def no_more_is_heard_than_was_made(step: Step) -> bool:
     """``committed_ms`` is never below nothing, nor beyond the audio."""
     if step.before.cursors == step.after.cursors:
@@ -161,7 +162,7 @@ def what_was_cut_never_comes_back(step: Step) -> bool:
     return looked
 
 
-@law(68, "step")
+@law(68, "step", HistoryMoved)
 def history_keeps_its_order(step: Step) -> bool:
     """That of user commits and response openings, whenever words are added."""
     if step.after.messages is step.before.messages or not step.life.ordered:

@@ -17,6 +17,7 @@ from duplex_sdk.protocol.duplex import (
 from duplex_sdk.session import effects, inputs
 
 from .law import law
+from .moved import ConfigMoved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,7 @@ def a_refused_update_changes_nothing(step: Step) -> bool:
     return True
 
 
-@law(14, "step")
+@law(14, "step", ConfigMoved, SessionUpdated, effects.SubmitUnit)
 def an_update_changes_all_or_nothing(step: Step) -> bool:
     """The config changes just where its client is told, and stages see one with the other."""
     changed = step.after.config is not step.before.config
@@ -103,17 +104,18 @@ def options_apply_to_their_own_response(step: Step) -> bool:
         if not own:
             continue
         looked = True
+        commands = dict(step.life.commands)
+        if step.command is not None and step.command.event_id is not None:
+            commands[step.command.event_id] = step.command
+        refused = step.life.refused.keys() | step.refusals.keys()
         waiting = [
             name
-            for name, command in step.life.commands.items()
+            for name, command in commands.items()
             if isinstance(command, CreateResponse)
-            and dict(command.response.get("metadata") or {}) == own
-            and name not in step.life.refused
+            and (command.response.get("metadata") or {}) == own
+            and name not in refused
             and name not in step.life.created
         ]
-        command = step.command
-        if not waiting and isinstance(command, CreateResponse) and command.event_id is not None:
-            waiting = [command.event_id]
         assert waiting, f"nobody asked for a response with {own}"
         step.life.created.add(waiting[0])
     return looked

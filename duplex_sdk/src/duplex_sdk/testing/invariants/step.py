@@ -12,6 +12,7 @@ from duplex_sdk.protocol.duplex import Commit, CreateItem, ErrorEvent, ResponseD
 from duplex_sdk.session import effects, inputs
 
 from .hearing import Hearing
+from .moved import moved
 from .response_trace import ResponseTraces
 from .tool_life import ToolLife
 
@@ -145,8 +146,9 @@ class Step:
 
     @property
     def kinds(self) -> frozenset[type[Any]]:
-        """The types of all that occurs in it."""
+        """The types of all that occurs in it, and of what changed."""
         kinds: set[type[Any]] = {type(self.item), type(self.command)}
+        kinds.update(moved(self.before, self.after))
         kinds.update(map(type, self.asked))
         kinds.update(map(type, self.events))
         return frozenset(kinds)
@@ -303,8 +305,13 @@ class Life:
                 self.ordered = False
             if command.event_id is not None:
                 self.commands[command.event_id] = command
+        for event in step.events:
+            self.news[type(event)] += 1
+            if type(event) is ErrorEvent and event.error.event_id is not None:
+                self.refused.setdefault(event.error.event_id, event.event_id)
         for effect in step.asked:
-            self._take_effect(effect, step)
+            if type(effect) is not effects.Emit:
+                self._take_effect(effect, step)
         if step.after.config is not self.config[0]:
             self.config = written(step.after.config)
 
@@ -319,25 +326,21 @@ class Life:
             self.last_taken = self.planned
             self.bound[unit.request_id] = unit.epoch
 
-    def _take_effect(self, effect: effects.Effect, step: Step) -> None:
+    def _take_effect(self, effect: Any, step: Step) -> None:
         op = getattr(effect, "op", None)
         if op is not None:
             self.working[op] = effect
-        if isinstance(effect, effects.Emit):
-            event = effect.event
-            self.news[type(event)] += 1
-            if type(event) is ErrorEvent and event.error.event_id is not None:
-                self.refused.setdefault(event.error.event_id, event.event_id)
-        elif isinstance(effect, effects.PlanAppend):
+        kind = type(effect)
+        if kind is effects.PlanAppend:
             self.planned = effect.request
-        elif isinstance(effect, effects.SubmitUnit):
+        elif kind is effects.SubmitUnit:
             fence = effect.submission.context.fence
             self.units[effect.op] = Unit(fence.epoch, effect.submission)
-        elif isinstance(effect, effects.AbortRequests | effects.ReleaseRequests):
+        elif kind is effects.AbortRequests or kind is effects.ReleaseRequests:
             self.stopped.update(effect.request_ids)
-        elif isinstance(effect, effects.ReleaseStages):
+        elif kind is effects.ReleaseStages:
             self.stopped.update((*effect.submitted, *effect.reserved))
-        elif isinstance(effect, effects.MarkClosing):
+        elif kind is effects.MarkClosing:
             self.closing_at = step.state.now
 
     def take_back(self, refused: tuple[DuplexEvent, ...]) -> None:

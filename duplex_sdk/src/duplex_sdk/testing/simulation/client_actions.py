@@ -24,6 +24,7 @@ from duplex_sdk.protocol.duplex import (
     UpdateSession,
     encode_base64,
 )
+from duplex_sdk.session import effects
 
 from .action import action
 from .talker import recording
@@ -107,7 +108,7 @@ def commit(world: World, who: int, ask: bool | None, final: bool) -> None:
     _send(world, who, Commit, response_create=ask, final=final)
 
 
-@action(7, ms=(80, 300, 600), wait=(100, 400, 1500))
+@action(7, ms=(80, 300, 600), wait=(100, 400, 700))
 def exchange(world: World, who: int, ms: int, wait: int) -> None:
     """Say something, end the turn, and listen for a while."""
     if (talker := world.talker(who)) is None:
@@ -128,36 +129,47 @@ def utter(world: World, who: int, ms: int) -> None:
         world.run(400)
 
 
-@action(3, ms=(130, 600))
-def talk_over(world: World, who: int, ms: int) -> None:
+@action(3, ms=(130, 600), hint=(None, None, "drop", "listen"))
+def talk_over(world: World, who: int, ms: int, hint: str | None) -> None:
     """Say the next thing while the answer to the last one is on its way."""
     if (talker := world.talker(who)) is not None:
-        for length, wait in ((300, 250), (ms, 2000)):
-            talker.send(AppendAudio, audio=talker.sound(length))
-            talker.send(Commit, response_create=True)
-            world.run(wait)
+        talker.send(AppendAudio, audio=talker.sound(300))
+        talker.send(Commit, response_create=True)
+        world.run(250)
+        hints = AppendAudio().hints if hint is None else _hints(overlap_action=hint)
+        talker.send(AppendAudio, audio=talker.sound(ms), hints=hints)
+        talker.send(AppendAudio, audio=talker.sound(80))
+        talker.send(Commit, response_create=True)
+        world.run(800)
 
 
-@action(4, ms=(0, 90, 200), again=(0, 150, 9000))
-def hear_and_cut(world: World, who: int, ms: int, again: int) -> None:
+@action(3, ms=(0, 90, 200, 9000), again=(0, 150, 9000), by_ack=(False, True))
+def hear_and_cut(world: World, who: int, ms: int, again: int, by_ack: bool) -> None:
     """Hear some of an answer, cut it there, and acknowledge more, or less, than that."""
     exchange(world, who, 300, 400)
     if (talker := world.talker(who)) is not None:
         item = talker.item(1)
         talker.send(AckPlayback, played_ms=ms / 2, item_id=item)
         talker.send(AckPlayback, played_ms=ms, item_id=item)
-        talker.send(TruncateItem, item_id=item, audio_end_ms=ms)
+        if by_ack:
+            talker.send(AckPlayback, played_ms=ms, item_id=item, truncate=True)
+        else:
+            talker.send(TruncateItem, item_id=item, audio_end_ms=ms)
         talker.send(AckPlayback, played_ms=again, item_id=item)
 
 
-@action(1)
-def clear_and_go_on(world: World, who: int) -> None:
-    """Commit, think better of what followed, and begin anew, all at one moment."""
+@action(2, kind=(ClearInput, BargeIn, CancelInput))
+def think_better(world: World, who: int, kind: type[Any]) -> None:
+    """Commit, think better of it or of what followed, and begin anew, all at one moment."""
     if (talker := world.talker(who)) is not None:
+        talker.hold(effects.DecodeAudio)
+        talker.send(AppendAudio, audio=talker.sound(80))
         talker.send(Commit, response_create=True)
         talker.send(AppendAudio, audio=talker.sound(80))
-        talker.send(ClearInput)
+        talker.send(SignalTurn, event="user_started")
+        talker.send(kind)
         talker.send(AppendAudio, audio=talker.sound(130))
+        talker.let_go(effects.DecodeAudio, well=True)
 
 
 @action(1)
@@ -216,7 +228,7 @@ def play(world: World, who: int, ms: int, rate: int) -> None:
     _send(world, who, CreateItem, item={"role": "user", "content": [part]})
 
 
-@action(2)
+@action(5)
 def answer_call(world: World, who: int) -> None:
     """Return what a function gave."""
     if (talker := world.talker(who)) is not None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from duplex_sdk.protocol.duplex import AppendAudio, Commit
+from duplex_sdk.protocol.duplex import AppendAudio, CancelInput, Commit
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.stage import StageError
 
 from .action import action
+from .client_actions import exchange, play
 from .talker import FAILURES, HOOKS
 
 if TYPE_CHECKING:
@@ -66,9 +67,12 @@ def stage_says(world: World, who: int, stale: bool) -> None:
         talker.lab.stage_output(context, text="late", end_of_turn=True)
 
 
-@action(2, place=(0, 1, 2))
-def stage_repeats(world: World, who: int, place: int) -> None:
-    """The stage delivers an output once more."""
+@action(2, place=(0, 1, 2), later=_TRUTH)
+def stage_repeats(world: World, who: int, place: int, later: bool) -> None:
+    """The stage delivers an output once more, or much too late."""
+    if later:
+        exchange(world, who, 80, 600)
+        exchange(world, who, 80, 600)
     talker = world.talker(who)
     if talker is not None and place < len(talker.outputs):
         talker.lab.feed(talker.outputs[place])
@@ -77,6 +81,7 @@ def stage_repeats(world: World, who: int, place: int) -> None:
 @action(1)
 def stage_confuses(world: World, who: int) -> None:
     """The stage stamps an output of its newest request with the epoch before."""
+    exchange(world, who, 80, 250)
     talker = world.talker(who)
     if talker is not None and talker.lab.submitted:
         context = talker.lab.submitted[-1].context
@@ -89,6 +94,30 @@ def plugin_breaks(world: World, who: int, hook: str) -> None:
     """The next call of a hook of the plugin raises."""
     if (talker := world.talker(who)) is not None:
         talker.break_hook(hook)
+
+
+@action(2, ms=(200, 300))
+def units_fail(world: World, who: int, ms: int) -> None:
+    """The first of several units fails while the others wait behind it."""
+    if (talker := world.talker(who)) is not None:
+        talker.hold(effects.SubmitUnit)
+        talker.send(AppendAudio, audio=talker.sound(ms))
+        talker.let_go(effects.SubmitUnit, well=False)
+        talker.send(AppendAudio, audio=talker.sound(130))
+
+
+@action(1, well=_TRUTH)
+def cancel_in_flight(world: World, who: int, well: bool) -> None:
+    """An interruption comes while a unit is with the stage; the stage takes the unit after all."""
+    if (talker := world.talker(who)) is not None:
+        exchange(world, who, 80, 250)
+        talker.hold(effects.SubmitUnit)
+        talker.hold(effects.AbortRequests)
+        talker.send(AppendAudio, audio=talker.sound(130))
+        talker.send(Commit, response_create=True)
+        talker.send(CancelInput)
+        talker.let_go(effects.AbortRequests, well=well)
+        talker.let_go(effects.SubmitUnit, well=True)
 
 
 @action(1)
@@ -122,6 +151,31 @@ def hang_and_sleep(world: World, who: int) -> None:
         talker.send(AppendAudio, audio=talker.sound(300))
         talker.send(Commit, response_create=True)
         world.run(70_000)
+
+
+@action(2, well=(True, True, False))
+def close_and_hang(world: World, who: int, well: bool) -> None:
+    """A session ends, its stages do not let go of it, and its owner asks once more."""
+    talker = world.talker(who)
+    if talker is not None:
+        talker.hold(effects.ReleaseStages)
+        world.close(who)
+        world.close(who)
+        world.run(6000)
+        talker.let_go(effects.ReleaseStages, well=well)
+
+
+@action(2, kind=(effects.DecodeAudio, effects.SubmitUnit))
+def end_over_audio(world: World, who: int, kind: type[Any]) -> None:
+    """A session ends over audio, spoken and recorded, that waits to be decoded or heard."""
+    talker = world.talker(who)
+    if talker is not None:
+        talker.hold(kind)
+        for _ in range(2):
+            talker.send(AppendAudio, audio=talker.sound(80))
+        play(world, who, 130, talker.rate)
+        play(world, who, 130, talker.rate)
+        world.close(who)
 
 
 @action(2, ms=(500, 7000, 70_000))

@@ -76,7 +76,7 @@ class Talker:
 
     Attributes:
         held: effects that are kept back, by type.
-        outputs: the last outputs of its stage, to be repeated.
+        outputs: the first and the last outputs of its stage, to be repeated.
         line: between it and its server.
     """
 
@@ -107,7 +107,8 @@ class Talker:
 
     def _stepped(self, item: inputs.Input, asked: tuple[effects.Effect, ...]) -> None:
         if type(item) is inputs.StageOutputReceived:
-            self.outputs = [*self.outputs[-2:], item]
+            # The first one of all among them: it may be repeated when its turn is long over.
+            self.outputs = [*self.outputs[:1], *self.outputs[1:][-1:], item]
         assert self._watched is not None
         self._watched(item, asked)
 
