@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from typing import Any
 
 import pytest
 from duplex_sdk.cli.app import build_app
 from duplex_sdk.session.append_queue import AppendQueue
+from duplex_sdk.testing.invariants import LAWS
 from duplex_sdk.testing.simulation import (
     SCRIPTED_KINDS,
     Soak,
@@ -16,6 +18,7 @@ from duplex_sdk.testing.simulation import (
     soak,
 )
 from duplex_sdk.testing.simulation.action import ACTIONS
+from duplex_sdk.testing.simulation.fault_actions import FAULTS
 from duplex_sdk.testing.simulation.talker import Talker
 from typer.testing import CliRunner
 
@@ -46,6 +49,8 @@ def test_every_law_holds_in_thousands_of_known_lives() -> None:
     result = soak(Soak(seed=0, schedules=FIXED))
     assert result.failed is None, f"seed {result.seed}: {result.failed}"
     assert result.schedules == FIXED
+    idle = {law.title for law in LAWS if not result.looked[law.number]}
+    assert not idle, f"nothing ever happened that these laws could look at: {idle}"
 
 
 @pytest.mark.timeout(300)
@@ -80,6 +85,13 @@ def test_everything_that_can_happen_is_drawn() -> None:
     assert drawn == set(ACTIONS)
 
 
+def test_every_kind_of_fault_occurs() -> None:
+    drawn = Counter(each.name for seed in range(500) for each in draw(seed, SCRIPTED_KINDS).actions)
+    for kind, actions in FAULTS.items():
+        assert set(actions) <= set(ACTIONS), kind
+        assert all(drawn[action] for action in actions), kind
+
+
 @pytest.mark.usefixtures("leak")
 def test_a_failure_is_shrunk_to_what_it_needs() -> None:
     schedule, failure = failing()
@@ -102,7 +114,18 @@ def test_the_command_shows_the_seed_the_law_and_the_script() -> None:
     assert done.exit_code == 1
     assert "38 no_lease_operation_is_left: a lease operation is still active" in done.output
     assert "client 0: " in done.output
+    assert "UnitSubmitted(op=" in done.output.partition("the last steps:")[2]
+    assert "\\x00" not in done.output, "samples are nothing to read"
     assert "run it again: duplex simulate --seed" in done.output
+
+
+def test_the_command_shows_every_step_of_one_life() -> None:
+    done = CliRunner().invoke(build_app(["simulate"]), ["simulate", "--seed", "3", "--trace"])
+    assert done.exit_code == 0, done.output
+    script = draw(3, SCRIPTED_KINDS)
+    for each in script.actions:
+        assert f"-- {each}" in done.output
+    assert "  ->  " in done.output
 
 
 @pytest.mark.parametrize("plugin", [[], ["--plugin", "scripted"]])

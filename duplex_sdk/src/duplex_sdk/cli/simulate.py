@@ -10,6 +10,8 @@ import typer
 __all__ = ["register"]
 
 _USUAL = 5000
+_STEPS = 25
+"""So many lines of a trace are read; the failure is at its end."""
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +36,7 @@ def simulate(
     ] = None,
     trace: Annotated[
         bool,
-        typer.Option("--trace", help="Show the script of the first schedule and run it alone."),
+        typer.Option("--trace", help="Show script and steps of the first schedule alone."),
     ] = False,
 ) -> None:
     """Run sessions in virtual time with random commands and faults. Exit code 1: a law broke."""
@@ -44,7 +46,7 @@ def simulate(
     first = secrets.randbelow(1 << 31) if seed is None else seed
     if trace:
         schedules = 1
-        typer.echo(_script_of(first, plugin))
+        _show(first, plugin)
     elif schedules is None and minutes is None:
         schedules = _USUAL
     what = Soak(
@@ -64,16 +66,19 @@ def simulate(
     schedule, failure = result.failed
     typer.echo(f"seed {result.seed} broke {failure.message}\n\nthe shortest script that does:")
     typer.echo(schedule.script())
+    typer.echo("\nwhat happened then, the last steps:")
+    typer.echo("\n".join(result.trace[-_STEPS:]))
     again = "" if plugin is None else f" --plugin {plugin}"
     typer.echo(f"\nrun it again: duplex simulate{again} --seed {result.seed} --schedules 1")
     raise typer.Exit(1)
 
 
-def _script_of(seed: int, plugin: str | None) -> str:
-    from duplex_sdk.testing.simulation import SCRIPTED_KINDS, draw, kinds_of
-
-    if plugin is None:
-        return draw(seed, SCRIPTED_KINDS).script()
+def _show(seed: int, plugin: str | None) -> None:
+    """The script of a seed, and every step of its run."""
     from duplex_sdk.discovery import find, load_plugin
+    from duplex_sdk.testing.simulation import SCRIPTED_KINDS, draw, kinds_of, run
 
-    return draw(seed, kinds_of(load_plugin(find(plugin), {}))).script()
+    kinds = SCRIPTED_KINDS if plugin is None else kinds_of(load_plugin(find(plugin), {}))
+    schedule = draw(seed, kinds)
+    typer.echo(schedule.script())
+    run(schedule, kinds, note=typer.echo)

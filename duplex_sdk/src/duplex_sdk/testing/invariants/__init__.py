@@ -23,7 +23,7 @@ from . import (
 )
 from .law import LAWS, Law, LawBrokenError, Tally
 from .table_step import TableWatch
-from .watch import SessionWatch
+from .watch import SessionWatch, readable
 from .watched_buffer import with_watched_buffer
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "SessionWatch",
     "TableWatch",
     "Tally",
+    "readable",
     "with_watched_buffer",
 ]
 

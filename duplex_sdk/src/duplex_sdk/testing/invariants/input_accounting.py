@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 @law(18, "step", BytesMoved)
 def input_stays_within_its_limit(step: Step) -> bool:
     """Reserved bytes are never below nothing, nor above what the deployment allows."""
-    assert 0 <= step.after.input_bytes <= step.state.input_bytes.limit
+    assert 0 <= step.after.input_bytes <= step.state.input_bytes.limit, step.after.input_bytes
     return step.after.input_bytes > 0
 
 
 @law(19, "step", BytesMoved)
 def every_buffered_byte_is_counted(step: Step) -> bool:
     """At all times: no more lies in the buffer than is reserved."""
-    assert step.after.buffered_bytes <= step.after.input_bytes
+    buffered, counted = step.after.buffered_bytes, step.after.input_bytes
+    assert buffered <= counted, f"{buffered} bytes lie in the buffer, {counted} are counted"
     return step.after.buffered_bytes > 0
 
 

@@ -52,6 +52,11 @@ class Law:
     check: Check
     when: frozenset[type[Any]]
 
+    @property
+    def title(self) -> str:
+        """Number and name."""
+        return f"{self.number} {self.name}"
+
 
 LAWS: list[Law] = []
 """All of them, by number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
     from .response_trace import ResponseTrace
 
 __all__ = ["SessionWatch"]
+
+
+_BYTES = re.compile(r"b'(?:[^'\\]|\\.)*'|b\"(?:[^\"\\]|\\.)*\"")
+_MOST = 400
+
+
+def readable(item: inputs.Input) -> str:
+    """An input as a person wants to see it: without its samples."""
+    return _BYTES.sub("<bytes>", repr(item))[:_MOST]
 
 
 class SessionWatch:
@@ -63,7 +73,7 @@ class SessionWatch:
             self.broken = True
             told = [event.type for event in step.events]
             raise LawBrokenError(
-                error.law, f"{error.seen}\nin {str(item)[:400]}\ntold {told}"
+                error.law, f"{error.seen}\nin {readable(item)}\ntold {told}"
             ) from error
         life.take(step)
         self._before = after

@@ -32,6 +32,10 @@ class ActionKind:
     options: dict[str, tuple[Any, ...]]
 
 
+def _shown(value: object) -> str:
+    return value.__name__ if isinstance(value, type) else repr(value)
+
+
 ACTIONS: dict[str, ActionKind] = {}
 
 _DRAWN: list[ActionKind] = []
@@ -48,7 +52,7 @@ class Action:
 
     def __str__(self) -> str:
         """As a line of a script."""
-        options = ", ".join(f"{name}={value!r}" for name, value in self.options)
+        options = ", ".join(f"{name}={_shown(value)}" for name, value in self.options)
         return f"client {self.who}: {self.name}({options})"
 
     def do(self, world: World) -> None:

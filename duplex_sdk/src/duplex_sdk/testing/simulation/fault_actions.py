@@ -17,6 +17,8 @@ from .talker import FAILURES, HOOKS
 if TYPE_CHECKING:
     from .world import World
 
+__all__ = ["FAULTS"]
+
 _TRUTH = (False, True)
 
 
@@ -266,3 +268,23 @@ def cleanups(world: World, who: int, cleans: bool) -> None:
     """Whether cleanups that are tried again go well from now on."""
     del who
     world.cleans = cleans
+
+
+FAULTS: dict[str, tuple[str, ...]] = {
+    "a connection breaks": ("detach", "resume_race", "hurry"),
+    "a reader is slow or stops": ("read",),
+    "outputs come twice": ("stage_repeats",),
+    "outputs come late": ("stage_says", "stage_repeats"),
+    "an output carries the wrong epoch": ("stage_confuses",),
+    "a plan, a submit or a decode hangs": ("hold", "hang_and_sleep"),
+    "a cleanup hangs": ("hold", "close_and_hang"),
+    "a cleanup fails": ("cleanups", "close_and_hang"),
+    "work fails": ("fail_next", "let_go", "units_fail", "stage_fails"),
+    "a hook of the plugin raises": ("plugin_breaks",),
+    "a worker dies": ("stage_dies",),
+    "the clock jumps": ("clock_jumps", "sleep"),
+    "connections race for a session": ("resume_race", "resume"),
+    "an interruption meets work under way": ("cancel_in_flight",),
+}
+"""What goes wrong in simulations, and the actions that make it so. Sockets that drop between two
+frames or hang half open need a server, and are tried there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
@@ -90,7 +90,10 @@ def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 10) -> Schedule
 
 
 def run(
-    schedule: Schedule, kinds: Mapping[str, Kind], tally: Tally | None = None
+    schedule: Schedule,
+    kinds: Mapping[str, Kind],
+    tally: Tally | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Failure | None:
     """Let it all happen. None: every law held.
 
@@ -98,6 +101,7 @@ def run(
         schedule: what happens.
         kinds: of its clients.
         tally: where it is counted how often each law had something to look at.
+        note: told of every action and every step, as a line to be read.
     """
     step = 0
     world = World(
@@ -106,10 +110,13 @@ def run(
         seed=schedule.seed,
         policy=schedule.policy,
         tally=tally,
+        note=note,
     )
     try:
         world.begin()
         for each in schedule.actions:
+            if note is not None:
+                note(f"-- {each}")
             each.do(world)
             step += 1
         world.come_to_an_end()

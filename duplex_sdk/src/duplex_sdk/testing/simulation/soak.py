@@ -52,6 +52,7 @@ class SoakResult:
         failed: the first schedule that failed, as short as it could be made, and how.
         seed: of that schedule.
         looked: how often each law, by its number, had something to look at.
+        trace: what happened in the shortened schedule, a line for each action and each step.
     """
 
     schedules: int
@@ -59,6 +60,7 @@ class SoakResult:
     failed: tuple[Schedule, Failure] | None = None
     seed: int | None = None
     looked: Tally = field(default_factory=Counter)
+    trace: tuple[str, ...] = ()
 
 
 def soak(what: Soak, progress: Callable[[int], None] = lambda ran: None) -> SoakResult:
@@ -92,7 +94,10 @@ def soak(what: Soak, progress: Callable[[int], None] = lambda ran: None) -> Soak
     schedule = draw(broken, kinds)
     failure = run(schedule, kinds)
     assert failure is not None, f"seed {broken} fails in a process of its own only"
-    return SoakResult(ran, seconds, shrink(schedule, failure, kinds), broken, looked)
+    short = shrink(schedule, failure, kinds)
+    trace: list[str] = []
+    run(short[0], kinds, note=trace.append)
+    return SoakResult(ran, seconds, short, broken, looked, tuple(trace))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from duplex_sdk.protocol.duplex import (
     ResponseDone,
 )
 from duplex_sdk.session import effects, inputs
-from duplex_sdk.testing.invariants import SessionWatch, Tally, with_watched_buffer
+from duplex_sdk.testing.invariants import SessionWatch, Tally, readable, with_watched_buffer
 from duplex_sdk.testing.invariants.queue_step import WatchedQueue
 from duplex_sdk.testing.numbered_sound import sound
 from duplex_sdk.testing.session_lab import tone
@@ -73,6 +73,7 @@ class Talker:
         seed: of its ids.
         policy: its ``playback_commit_policy``.
         tally: where it is counted how often each law had something to look at.
+        note: told of every step, as a line to be read.
 
     Attributes:
         held: effects that are kept back, by type.
@@ -88,6 +89,7 @@ class Talker:
         seed: int,
         policy: str,
         tally: Tally | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
         self._plugin = with_watched_buffer(kind.plugin())
         self._plugin.data_plane = copy(self._plugin.data_plane)
@@ -100,6 +102,7 @@ class Talker:
         self.held: dict[type[Any], list[Any]] = {}
         self.outputs: list[inputs.StageOutputReceived] = []
         self.generation = 0
+        self._note = note
         self._commands = 0
         self._sounds = 0
         self._watched = self.lab.watch
@@ -109,6 +112,12 @@ class Talker:
         if type(item) is inputs.StageOutputReceived:
             # The first one of all among them: it may be repeated when its turn is long over.
             self.outputs = [*self.outputs[:1], *self.outputs[1:][-1:], item]
+        if self._note is not None:
+            told = [e.event.type for e in asked if type(e) is effects.Emit]
+            work = [type(e).__name__ for e in asked if type(e) is not effects.Emit]
+            self._note(
+                f"{self.lab.now:9.3f} s  {readable(item)[:90]}  ->  {', '.join(told + work)}"
+            )
         assert self._watched is not None
         self._watched(item, asked)
 

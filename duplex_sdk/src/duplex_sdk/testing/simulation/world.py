@@ -58,6 +58,7 @@ class World:
         seed: of all ids.
         policy: ``playback_commit_policy`` of the sessions.
         tally: where it is counted how often each law had something to look at.
+        note: told of every step of a session, as a line to be read.
 
     Attributes:
         now: the virtual clock, seconds.
@@ -74,6 +75,7 @@ class World:
         seed: int,
         policy: str,
         tally: Tally | None = None,
+        note: Callable[[str], None] | None = None,
     ) -> None:
         self.now = 0.0
         self.admits = True
@@ -86,6 +88,7 @@ class World:
         self._limits = limits
         self._seed = seed
         self._policy = policy
+        self._note = note
         self._asked = 0
         self._ids: list[str] = [""] * len(kinds)
         self._talkers: dict[str, Talker] = {}
@@ -226,12 +229,14 @@ class World:
     def _start(self, effect: StartSession) -> None:
         session_id = effect.session_id
         who = int(session_id.split("-")[1])
+        note = self._note
         talker = Talker(
             self._kinds[who],
             self._limits,
             seed=self._seed + self._asked,
             policy=self._policy,
             tally=self._tally,
+            note=None if note is None else lambda line: note(f"client {who} {line}"),
         )
         self._talkers[session_id] = talker
         faults = talker.lab.faults
