@@ -80,6 +80,3 @@ HARNESS: dict[int, tuple[str, ...]] = {
     ),
 }
 """Number to ``tests/path.py::test_name``."""
-
-OPEN: frozenset[int] = frozenset()
-"""Numbers that nothing holds yet; empty when the work is done."""
