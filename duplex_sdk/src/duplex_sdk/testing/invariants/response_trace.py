@@ -118,6 +118,9 @@ class ResponseTrace:
             self.status = event.response.status
         elif isinstance(event, ResponseCreated):
             self.epoch = event.epoch
+            # Of the event itself, so that it is known of one that is told again too.
+            ours = (event.response.metadata or {}).get("duplex") or {}
+            self.in_conversation = ours.get("conversation") != "none"
         elif isinstance(event, OutputItemAdded):
             self.calls = event.item.type == "function_call"
 
