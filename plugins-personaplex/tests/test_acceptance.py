@@ -28,21 +28,21 @@ RESULT = Path(os.environ.get("DUPLEX_RESULT", "verify-gpu-personaplex.json"))
 
 def test_the_tiny_checkpoint_is_accepted(checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "out" / "result.json"
-    small = {"device": "cpu", "frames": 25, "batches": (1, 2), "bench_frames": 5}
+    small = {"device": "cpu", "frames": 12, "batches": (1, 2), "bench_frames": 5}
     found = accept(str(checkpoint), **small, golden=tmp_path / "none")
     assert found.whole
-    assert found.reference == Comparison(25, 25, None)
+    assert found.reference == Comparison(12, 12, None)
     assert found.golden is None
     assert [row.batch for row in found.rows] == [1, 2]
     found.write(out)
     written = json.loads(out.read_text())
-    assert written["reference"]["frames"] == 25
+    assert written["reference"]["frames"] == 12
     assert written["rows"][0]["p99_ms"] >= written["rows"][0]["p50_ms"] > 0
     # What was said is a record for the next time.
     recorded = out.with_suffix(".golden.json")
     assert Golden.read(recorded) == found.said
     again = accept(str(checkpoint), **{**small, "batches": ()}, golden=recorded)
-    assert again.golden == Comparison(25, 25, None)
+    assert again.golden == Comparison(12, 12, None)
     heads = json.loads(recorded.read_text())["tensors"]["model.safetensors"]
     assert heads["out_norm.alpha"] == ["BF16", 1, 1, 32]
 
