@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import math
 import os
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,6 +28,8 @@ FLUENT = {"pace": "realtime", "answers": [MINUTE]}
 BURST = {"pace": "burst"}
 SPELL_S = 3.2
 """So long somebody else is listened to."""
+LATER_S = 0.05
+"""So much later than before a neighbour's audio may come, says the case."""
 SHORT = {"text": "yes", "ms": 200, "words": False, "delay_ms": 0}
 LIMITS = DuplexSessionRuntimeConfig()
 MEMORY_CAP = 6 * MIB + (
@@ -105,7 +108,25 @@ def longest(values: list[float]) -> float:
     return values[-1]
 
 
+async def later_than_alone(attempt: Callable[[], Awaitable[float]]) -> float:
+    """By how much the longest gap grew, of up to three attempts: a busy machine can only add."""
+    least = math.inf
+    for _ in range(3):
+        least = min(least, await attempt())
+        if least < LATER_S:
+            break
+    return least
+
+
 async def test_b02_a_reader_that_pauses_and_cancels_hears_nothing_after_the_end() -> None:
+    assert await later_than_alone(beside_a_reader_that_pauses) < LATER_S
+
+
+async def test_b02_a_reader_that_never_reads_costs_nobody_else_anything() -> None:
+    assert await later_than_alone(beside_a_reader_that_never_reads) < LATER_S
+
+
+async def beside_a_reader_that_pauses() -> float:
     async with server_with(FLUENT) as server:
         talking = await opened(server)
         alone = await gaps(talking, SPELL_S)
@@ -139,10 +160,10 @@ async def test_b02_a_reader_that_pauses_and_cancels_hears_nothing_after_the_end(
         await client.close()
         again = await gaps(talking, SPELL_S)
         await talking.close()
-        assert longest(beside) - max(longest(alone), longest(again)) < 0.05
+        return longest(beside) - max(longest(alone), longest(again))
 
 
-async def test_b02_a_reader_that_never_reads_costs_nobody_else_anything() -> None:
+async def beside_a_reader_that_never_reads() -> float:
     async with server_with(FLUENT) as server:
         talking = await opened(server)
         alone = await gaps(talking, SPELL_S)
@@ -155,7 +176,7 @@ async def test_b02_a_reader_that_never_reads_costs_nobody_else_anything() -> Non
         frozen.transport.abort()
         again = await gaps(talking, SPELL_S)
         await talking.close()
-        assert longest(beside) - max(longest(alone), longest(again)) < 0.05
+        return longest(beside) - max(longest(alone), longest(again))
 
 
 async def test_a_reader_that_never_reads_is_closed_alone_within_its_bounds() -> None:
