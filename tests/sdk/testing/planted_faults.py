@@ -296,8 +296,8 @@ PLANTED = (
     fault(
         "more is cut than was ever sent",
         "playback:PlaybackCursor.truncate_committed",
-        "min(self.cap_ms, max(self.sent_ms, self.generated_ms))",
-        "self.cap_ms",
+        "min(max(0.0, position_ms), max(self.sent_ms, self.generated_ms))",
+        "max(0.0, position_ms)",
         63,
         rare=True,
     ),

@@ -158,6 +158,9 @@ def what_was_cut_never_comes_back(step: Step) -> bool:
             assert max(map(len, texts)) <= trace.kept, f"{texts} of {trace.kept} characters"
         cursor = step.state.playback.cursor(trace.id)
         if cursor is not None and cursor.cap_ms is not None and not step.tells(ResponseDone):
+            marks = tuple(trace.marks)
+            cut = transcript_prefix(trace.text, marks, cursor.audio_ms, cursor.cap_ms)
+            assert len(texts[0]) <= len(cut) or not trace.audio_ms, f"{texts[0]!r}, cut to {cut!r}"
             trace.kept = max(map(len, texts))
     return looked
 

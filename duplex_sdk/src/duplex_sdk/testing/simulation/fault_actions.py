@@ -72,10 +72,11 @@ def stage_says(world: World, who: int, stale: bool) -> None:
 @action(2, place=(0, 1, 2), later=_TRUTH)
 def stage_repeats(world: World, who: int, place: int, later: bool) -> None:
     """The stage delivers an output once more, or much too late."""
-    if later:
-        exchange(world, who, 80, 600)
-        exchange(world, who, 80, 600)
     talker = world.talker(who)
+    if later and talker is not None:
+        exchange(world, who, 80, 600)
+        talker.send(AppendAudio, audio=talker.sound(130))
+        talker.send(Commit, response_create=False)
     if talker is not None and place < len(talker.outputs):
         talker.lab.feed(talker.outputs[place])
 
@@ -120,6 +121,20 @@ def cancel_in_flight(world: World, who: int, well: bool) -> None:
         talker.send(CancelInput)
         talker.let_go(effects.AbortRequests, well=well)
         talker.let_go(effects.SubmitUnit, well=True)
+
+
+@action(1)
+def answer_fails(world: World, who: int) -> None:
+    """An answer breaks while its user has said the next thing over it already."""
+    exchange(world, who, 300, 250)
+    talker = world.talker(who)
+    if talker is not None and talker.lab.submitted:
+        context = talker.lab.submitted[-1].context
+        talker.send(AppendAudio, audio=talker.sound(600))
+        talker.send(Commit, response_create=True)
+        error = StageError("runtime_append_failed", "on purpose", "response")
+        talker.lab.stage_output(context, error=error)
+        world.run(300)
 
 
 @action(1)
@@ -279,7 +294,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "a plan, a submit or a decode hangs": ("hold", "hang_and_sleep"),
     "a cleanup hangs": ("hold", "close_and_hang"),
     "a cleanup fails": ("cleanups", "close_and_hang"),
-    "work fails": ("fail_next", "let_go", "units_fail", "stage_fails"),
+    "work fails": ("fail_next", "let_go", "units_fail", "stage_fails", "answer_fails"),
     "a hook of the plugin raises": ("plugin_breaks",),
     "a worker dies": ("stage_dies",),
     "the clock jumps": ("clock_jumps", "sleep"),
