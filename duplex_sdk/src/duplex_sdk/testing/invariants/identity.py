@@ -116,7 +116,8 @@ def stale_output_changes_nothing(step: Step) -> bool:
     """An output of another epoch asks for nothing and leaves every ledger alone."""
     item = step.item
     assert isinstance(item, inputs.StageOutputReceived)
-    if item.output.epoch == step.before.epoch:
+    # Units that grew too late meanwhile are dropped at whatever comes next.
+    if item.output.epoch == step.before.epoch or step.asks(effects.TellLag):
         return False
     asked = [each for each in step.asked if type(each) is not effects.WakeAt]
     assert not asked, f"it led to {asked}"
