@@ -40,7 +40,7 @@ GROUPS = (
 """Identity, refusals, input, order of units, responses, interruptions, playback, leases, delivery,
 stages, liveness."""
 
-SOON, MOST = 400, 4000
+SOON, MOST = 600, 5000
 """So many schedules notice nearly every fault; some need a rare meeting of things."""
 
 

@@ -72,7 +72,7 @@ class Failure:
     number: int = 0
 
 
-def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 10) -> Schedule:
+def draw(seed: int, kinds: Mapping[str, Kind], *, longest: int = 8) -> Schedule:
     """The schedule of a seed; the same for the same kinds."""
     random = Random(seed)
     names = tuple(kinds)
