@@ -8,6 +8,7 @@ response in it (8) and the index of the block in the response (16), each modulo 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ class Block:
     intact: bool = True
 
 
+@cache
 def _byte_samples() -> tuple[bytes, ...]:
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)
     levels = np.where(bits, _LEVEL, -_LEVEL).astype("<f4") / np.float32(32768)

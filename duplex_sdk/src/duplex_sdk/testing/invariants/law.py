@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-__all__ = ["LAWS", "Law", "LawBrokenError", "Tally", "Where", "hold", "law", "laws_for"]
+__all__ = [
+    "LAWS",
+    "Law",
+    "LawBrokenError",
+    "Tally",
+    "Where",
+    "hold",
+    "law",
+    "laws_for",
+    "laws_for_one",
+]
 
 Where = Literal["step", "told", "buffer", "queue", "line", "rest", "table", "end"]
 """What a law looks at.
@@ -96,6 +106,12 @@ def laws_for(where: Where, kinds: frozenset[type[Any]]) -> tuple[Law, ...]:
     return tuple(
         each for each in LAWS if each.where == where and (not each.when or each.when & kinds)
     )
+
+
+@cache
+def laws_for_one(where: Where, kind: type[Any]) -> tuple[Law, ...]:
+    """The laws that look at a subject in which nothing else occurs but this type."""
+    return laws_for(where, frozenset((kind,)))
 
 
 def hold(laws: tuple[Law, ...], subject: object, tally: Tally) -> None:

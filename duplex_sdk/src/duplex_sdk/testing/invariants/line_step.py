@@ -8,7 +8,7 @@ from dataclasses import dataclass
 __all__ = ["Resumed", "Sent"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sent:
     """An event went out to a client.
 
@@ -23,7 +23,7 @@ class Sent:
     announced: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Resumed:
     """A client came back and said what it had seen.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
 from duplex_sdk.protocol.duplex import AudioDelta, SessionClosed
 from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits, OutputQueue
 
-from .law import Tally, hold, laws_for
+from .law import Tally, hold, laws_for_one
 
 if TYPE_CHECKING:
     from duplex_sdk.protocol.duplex import DuplexEvent
@@ -47,7 +46,10 @@ class QueueLife:
     terminals: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+# What laws look at is made for every call: plain slots, which frozen ones take ten times to fill.
+
+
+@dataclass(slots=True)
 class Put:
     """An event was offered.
 
@@ -68,7 +70,7 @@ class Put:
     life: QueueLife
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Got:
     """An event was handed out.
 
@@ -85,7 +87,7 @@ class Got:
     life: QueueLife
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Invalidated:
     """Audio of a response was taken back.
 
@@ -212,14 +214,25 @@ class WatchedQueue(OutputQueue):
         self._hold(ReadAll(self, self._life.terminals))
 
     def _hold(self, subject: Put | Got | Invalidated | ReadAll) -> None:
-        hold(laws_for("queue", frozenset((type(subject),))), subject, self._tally)
+        kind: type[Any] = type(subject)
+        hold(laws_for_one("queue", kind), subject, self._tally)
+
+
+_encode = msgspec.json.Encoder().encode
+_mappings_of: dict[type[DuplexEvent], tuple[str, ...]] = {}
 
 
 def _may_change(event: DuplexEvent) -> bool:
-    return any(getattr(event, name) for name in _mappings(type(event)))
+    kind = type(event)
+    names = _mappings_of.get(kind)
+    if names is None:
+        names = _mappings_of[kind] = _mappings(kind)
+    for name in names:  # noqa: SIM110
+        if getattr(event, name):
+            return True
+    return False
 
 
-@cache
 def _mappings(kind: type[DuplexEvent]) -> tuple[str, ...]:
     """The fields of an event that may hold a mapping, directly or in an object."""
     hints = get_type_hints(kind)
@@ -231,7 +244,7 @@ def _mappings(kind: type[DuplexEvent]) -> tuple[str, ...]:
 
 
 def _written(event: DuplexEvent) -> bytes:
-    return msgspec.json.encode(event.to_realtime())
+    return _encode(event)
 
 
 def unchanged(event: DuplexEvent, life: QueueLife) -> bool | None:

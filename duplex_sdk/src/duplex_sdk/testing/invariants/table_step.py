@@ -52,7 +52,7 @@ class TableLife:
     generations: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TableStep:
     """One call of the table's ``handle``.
 

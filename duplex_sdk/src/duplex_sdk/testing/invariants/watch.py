@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from duplex_sdk.protocol.duplex import ItemAdded, Listen, ResponseCreated, SessionClosed
 from duplex_sdk.session import effects, inputs
 
-from .law import LawBrokenError, Tally, hold, laws_for
+from .law import LawBrokenError, Tally, hold, laws_for, laws_for_one
 from .step import Life, Rest, Snapshot, Step, written
 from .watched_buffer import WatchedBuffer
 
@@ -81,7 +81,7 @@ class SessionWatch:
 
     def _look_at_buffer(self) -> None:
         """What happened to the plugin's buffer in a step, if it is a watched one."""
-        if self._buffer is not None:
+        if self._buffer is not None and self._buffer.changes:
             changes, self._buffer.changes = self._buffer.changes, []
             self._life.hearing.entered(changes)
             for change in changes:
@@ -100,7 +100,7 @@ class SessionWatch:
             told = life.traces.told(event)
             if told is not None:
                 told.trace.overflowed |= step.state.overflowed
-                hold(laws_for("told", frozenset((type(event),))), told, self._tally)
+                hold(laws_for_one("told", type(event)), told, self._tally)
                 life.traces.take(told)
                 if type(event) is ResponseCreated:
                     self._open(step, told.trace)

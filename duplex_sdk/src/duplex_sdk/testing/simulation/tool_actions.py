@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 @action(6, answers=(0, 1, 2), deletes=(False, False, True))
 def have_called(world: World, who: int, answers: int, deletes: bool) -> None:
-    """Let the model call something, and return results; the call may be deleted before."""
-    exchange(world, who, 300, 1500)
+    """Let the model call something, and return results; the call may be deleted before.
+
+    A model that calls nothing is told of calls that nobody made.
+    """
     talker = world.talker(who)
+    if talker is not None and talker.lab.capabilities.supports_tools:
+        exchange(world, who, 300, 1500)
+        talker = world.talker(who)
     if talker is None:
         return
     call = talker.call()
