@@ -326,10 +326,13 @@ class ResponseFlow:
         kept = self._state.history.end_response(
             response.id, spoken_text(response), cursor, policy, _ending(status)
         )
+        if kept is None:
+            return response.text, False
         over = status in ("completed", "incomplete")
-        whole = kept is None or (over and policy == "ack_only")
-        text = response.text if kept is None or whole else kept.text
-        return text, kept is not None and kept.committed
+        decided = kept.committed or cursor.cap_ms is not None
+        # Of what nobody has said yet how much was heard, the item waits with all its words.
+        waits = over and policy == "ack_only" and not decided
+        return response.text if waits else kept.text, kept.committed
 
     def _leave(self, response: Response) -> None:
         state = self._state

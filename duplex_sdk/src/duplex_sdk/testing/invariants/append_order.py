@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from duplex_sdk.protocol.duplex import ResponseDone
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.session.append_sequence import StaleAppendError
 
@@ -94,22 +95,34 @@ def nothing_is_submitted_for_an_ended_epoch(step: Step) -> bool:
 
 @law(34, "step", inputs.AppendPlanned, inputs.UnitSubmitted)
 def a_failed_unit_takes_those_behind_it_along(step: Step) -> bool:
-    """None that was queued behind it goes on; what comes next starts anew."""
+    """None that was queued behind it goes on; what comes next starts anew.
+
+    One outside the conversation fails alone.
+    """
     item, before = step.item, step.before
     assert isinstance(item, inputs.AppendPlanned | inputs.UnitSubmitted)
     effect = step.life.working.get(item.op)
     if item.fault is None or effect is None or before.phase != "open":
         return False
-    if fence_of(effect).epoch != before.epoch:
+    if fence_of(effect).epoch != before.epoch or step.state.overflowed:
         return False
+    alone = _was_aside(step)
     for behind in before.units[1:]:
         if behind.kind == "conversation":
             # It may be answered outside the conversation, which depends on nothing said in it.
             continue
-        assert not any(behind is each for each in step.after.units), "a unit behind it went on"
+        goes_on = any(behind is each for each in step.after.units)
+        assert goes_on or not alone, "a unit fell with one that was outside the conversation"
+        assert alone or not goes_on, "a unit behind it went on"
     for planned in step.asks(effects.PlanAppend):
         assert planned.request.seq == before.seq + 1, "the next one is not numbered anew"
     return True
+
+
+def _was_aside(step: Step) -> bool:
+    """The unit that failed was for a response outside the conversation: that fails with it."""
+    traces = [step.life.traces.known(each.response_id) for each in step.tells(ResponseDone)]
+    return any(trace is not None and not trace.in_conversation for trace in traces)
 
 
 @law(35, "step", SequenceMoved)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from duplex_sdk.protocol.duplex import Item
+    from duplex_sdk.session.playback import PlaybackCursor
 
     from .response_trace import ResponseTrace
     from .step import Rest, Step
@@ -114,17 +115,21 @@ def only_heard_words_are_remembered(step: Step) -> bool:
         if cursor.text_requires_complete_audio:
             continue
         text = spoken(step.state.history.message(f"item_{trace.id}"))
-        whole = trace.text.rstrip()
-        heard = transcript_prefix(
-            trace.text, tuple(trace.marks), cursor.audio_ms, cursor.committed_ms
-        )
-        expected = whole if cursor.complete else heard
-        if cursor.cap_ms is not None:
-            cut = transcript_prefix(trace.text, tuple(trace.marks), cursor.audio_ms, cursor.cap_ms)
-            expected = min(expected, cut, key=len)
+        deleted = f"item_{trace.id}" in step.life.deleted
+        expected = "" if deleted else _heard(trace, cursor)
         assert text.rstrip() == expected, f"{text!r} is remembered of {trace.text!r}"
         looked = looked or bool(text)
     return looked
+
+
+def _heard(trace: ResponseTrace, cursor: PlaybackCursor) -> str:
+    """The words that were heard, as far as no client cut them off again."""
+    marks, length = tuple(trace.marks), cursor.audio_ms
+    heard = transcript_prefix(trace.text, marks, length, cursor.committed_ms)
+    expected = trace.text.rstrip() if cursor.complete else heard
+    if cursor.cap_ms is None:
+        return expected
+    return min(expected, transcript_prefix(trace.text, marks, length, cursor.cap_ms), key=len)
 
 
 @law(66, "step", ResponseDone)
@@ -207,18 +212,33 @@ def history_shows_no_empty_place(rest: Rest) -> bool:
     return bool(messages)
 
 
-@law(71, "step", PlaybackAcknowledged, ItemTruncated)
+@law(71, "step", ResponseDone, PlaybackAcknowledged, ItemTruncated)
 def the_wire_shows_what_history_remembers(step: Step) -> bool:
-    """After each acknowledgement and cut, item and message say the same."""
+    """After each acknowledgement and cut, be it of an open response, item and message agree.
+
+    An item of which nobody has said what was heard may show more than nothing.
+    """
     looked = False
+    endings = {event.response_id: event.response.output for event in step.tells(ResponseDone)}
     for trace in _touched(step):
-        item = step.state.items.get(f"item_{trace.id}")
-        remembered = spoken(step.state.history.message(f"item_{trace.id}"))
-        if item is None or not remembered:
+        item_id = f"item_{trace.id}"
+        remembered = spoken(step.state.history.message(item_id))
+        cursor = step.state.playback.cursor(trace.id)
+        cut = cursor is not None and cursor.cap_ms is not None and _may_speak(trace)
+        if not remembered and not cut:
             continue
-        looked = True
-        assert shown(item) == remembered, f"{shown(item)!r} is not {remembered!r}"
+        ended = [item for item in endings.get(trace.id) or () if item.id == item_id]
+        for item in (step.state.items.get(item_id), *ended):
+            if item is None:
+                continue
+            looked = True
+            assert shown(item) == remembered, f"{shown(item)!r} is not {remembered!r}"
     return looked
+
+
+def _may_speak(trace: ResponseTrace) -> bool:
+    """Words of it may be in history."""
+    return trace.status != "failed" and trace.remembered and trace.in_conversation
 
 
 @law(72, "step", ResponseCreated, ResponseDone)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from duplex_sdk.protocol.duplex import Commit, CreateItem, ErrorEvent, ResponseDone
+from duplex_sdk.protocol.duplex import (
+    Commit,
+    CreateItem,
+    ErrorEvent,
+    ItemDeleted,
+    ResponseDone,
+)
 from duplex_sdk.session import effects, inputs
 
 from .hearing import Hearing
@@ -240,6 +246,7 @@ class Life:
         tools: its function calls.
         endings_refused: how often the ending of a response found no room.
         retold: some events found no room, and may have been told again.
+        deleted: items that a client deleted.
     """
 
     session_id: str
@@ -274,6 +281,7 @@ class Life:
     tools: ToolLife = field(default_factory=ToolLife)
     endings_refused: Counter[str] = field(default_factory=Counter)
     retold: bool = False
+    deleted: set[str] = field(default_factory=set)
 
     @property
     def commits_asked_for(self) -> int:
@@ -309,6 +317,8 @@ class Life:
             self.news[type(event)] += 1
             if type(event) is ErrorEvent and event.error.event_id is not None:
                 self.refused.setdefault(event.error.event_id, event.event_id)
+            elif type(event) is ItemDeleted:
+                self.deleted.add(event.item_id)
         for effect in step.asked:
             if type(effect) is not effects.Emit:
                 self._take_effect(effect, step)
