@@ -108,10 +108,15 @@ def laws_for(where: Where, kinds: frozenset[type[Any]]) -> tuple[Law, ...]:
     )
 
 
-@cache
+_FOR_ONE: dict[tuple[Where, type[Any]], tuple[Law, ...]] = {}
+
+
 def laws_for_one(where: Where, kind: type[Any]) -> tuple[Law, ...]:
     """The laws that look at a subject in which nothing else occurs but this type."""
-    return laws_for(where, frozenset((kind,)))
+    laws = _FOR_ONE.get((where, kind))
+    if laws is None:
+        laws = _FOR_ONE[where, kind] = laws_for(where, frozenset((kind,)))
+    return laws
 
 
 def hold(laws: tuple[Law, ...], subject: object, tally: Tally) -> None:

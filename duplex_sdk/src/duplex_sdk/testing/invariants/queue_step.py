@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 
 import msgspec
 
@@ -214,8 +214,7 @@ class WatchedQueue(OutputQueue):
         self._hold(ReadAll(self, self._life.terminals))
 
     def _hold(self, subject: Put | Got | Invalidated | ReadAll) -> None:
-        kind: type[Any] = type(subject)
-        hold(laws_for_one("queue", kind), subject, self._tally)
+        hold(laws_for_one("queue", type(subject)), subject, self._tally)
 
 
 _encode = msgspec.json.Encoder().encode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -120,5 +120,4 @@ class Line:
         return max([self._acknowledged, *old])
 
     def _hold(self, subject: Sent | Resumed) -> None:
-        kind: type[Any] = type(subject)
-        hold(laws_for_one("line", kind), subject, self._tally)
+        hold(laws_for_one("line", type(subject)), subject, self._tally)
