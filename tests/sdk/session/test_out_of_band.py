@@ -324,3 +324,17 @@ def test_the_playback_of_the_conversation_needs_no_name_beside_it() -> None:
     lab.run(10_000)
     lab.send(AckPlayback(played_ms=100))
     assert lab.events[-1].to_realtime()["event"]["item_id"] == f"item_{spoken}"
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_an_overflow_ends_it_only_for_a_client_that_heard_of_its_beginning(heard: bool) -> None:
+    lab = opened()
+    ours, aside = both(lab)
+    begun = [e for e in lab.events if e.type == "response.created"]
+    other = next(e for e in lab.events if e.type == "conversation.item.added")
+    seen = len(lab.events)
+    refused = (other,) if heard else (other, begun[1])
+    lab.feed(inputs.OutputRefused(events=refused, limit="events"))
+    ends = {e.to_realtime()["response_id"] for e in lab.events[seen:] if e.type == "response.done"}
+    assert ends == ({ours, aside} if heard else {ours})
+    assert lab.events[-1].type == "session.closed"

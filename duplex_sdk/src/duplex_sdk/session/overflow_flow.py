@@ -61,6 +61,7 @@ class OverflowFlow:
         self._end_session = end_session
         self._failed_response: str | None = None
         self._session_failed = False
+        self._untold: frozenset[str] = frozenset()
         self._tried_again: frozenset[str | None] = frozenset()
 
     def refused(self, item: OutputRefused) -> None:
@@ -82,6 +83,7 @@ class OverflowFlow:
             self._put_again(item.events)
             return
         self._session_failed = True
+        self._untold = _begun(item.events)
         self._end_session(
             CODE,
             {
@@ -100,7 +102,7 @@ class OverflowFlow:
         state = self._state
         done = next((e for e in events if isinstance(e, ResponseDone)), None)
         response = self._concerned(events, ended=done is not None)
-        untold = {e.response_id for e in events if isinstance(e, ResponseCreated)}
+        untold = _begun(events)
         if response is not None:
             self._failed_response = response.id
             state.do(DropQueuedAudio(response.id, state.epoch))
@@ -143,7 +145,7 @@ class OverflowFlow:
         """The session is ending anyway: for endings and errors there is room kept, once."""
         if self._state.phase is Phase.CLOSED:
             return
-        untold = {event.response_id for event in events if isinstance(event, ResponseCreated)}
+        untold = _begun(events)
         for event in events:
             ends = isinstance(event, ResponseDone) and event.response_id not in untold
             if event.event_id not in self._tried_again and (ends or isinstance(event, ErrorEvent)):
@@ -152,12 +154,19 @@ class OverflowFlow:
 
     def suppresses(self, event: DuplexEvent) -> bool:
         """Whether an event is not told any more because of an overflow."""
-        if isinstance(event, ErrorEvent | ResponseDone | SessionClosed):
+        if isinstance(event, ResponseDone):
+            return event.response_id in self._untold
+        if isinstance(event, ErrorEvent | SessionClosed):
             return False
         if self._session_failed:
             return True
         failed = self._failed_response
         return failed is not None and _response_of(event) == failed
+
+
+def _begun(events: tuple[DuplexEvent, ...]) -> frozenset[str]:
+    """The responses of whose beginning these events tell."""
+    return frozenset(e.response_id for e in events if isinstance(e, ResponseCreated))
 
 
 def _response_of(event: DuplexEvent) -> str | None:
