@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from duplex_sdk.testing.simulation import Soak
 
 __all__ = ["register"]
 
@@ -23,6 +29,13 @@ def simulate(
     plugin: Annotated[
         str | None,
         typer.Option(help="Whose sessions; without it scripted ones of every manner."),
+    ] = None,
+    plugin_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="An option of the plugin, or @FILE for its value; may be repeated.",
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Of the first schedule; without it a fresh one.")
@@ -43,10 +56,10 @@ def simulate(
     # What a simulation needs is imported only by who simulates: `duplex --help` stays quick.
     from duplex_sdk.testing.simulation import Soak, soak
 
+    options = _options(plugin, plugin_option or ())
     first = secrets.randbelow(1 << 31) if seed is None else seed
     if trace:
         schedules = 1
-        _show(first, plugin)
     elif schedules is None and minutes is None:
         schedules = _USUAL
     what = Soak(
@@ -54,8 +67,11 @@ def simulate(
         schedules=schedules,
         seconds=None if minutes is None else minutes * 60,
         plugin=plugin,
+        options=options,
         processes=1 if trace else processes,
     )
+    if trace:
+        _show(what)
     typer.echo(f"seed {first}")
     result = soak(what)
     rate = result.schedules / max(result.seconds, 1e-9)
@@ -68,17 +84,45 @@ def simulate(
     typer.echo(schedule.script())
     typer.echo("\nwhat happened then, the last steps:")
     typer.echo("\n".join(result.trace[-_STEPS:]))
-    again = "" if plugin is None else f" --plugin {plugin}"
+    again = _again(plugin, plugin_option or ())
     typer.echo(f"\nrun it again: duplex simulate{again} --seed {result.seed} --schedules 1")
     raise typer.Exit(1)
 
 
-def _show(seed: int, plugin: str | None) -> None:
-    """The script of a seed, and every step of its run."""
-    from duplex_sdk.discovery import find, load_plugin
-    from duplex_sdk.testing.simulation import SCRIPTED_KINDS, draw, kinds_of, run
+def _options(plugin: str | None, pairs: Sequence[str]) -> dict[str, str]:
+    """The plugin's options as they were given."""
+    if pairs and plugin is None:
+        raise typer.BadParameter("--plugin-option needs --plugin")
+    wrong = [pair for pair in pairs if not pair.partition("=")[0] or "=" not in pair]
+    if wrong:
+        raise typer.BadParameter(f"--plugin-option takes KEY=VALUE, not {wrong[0]!r}")
+    parts = (pair.partition("=") for pair in pairs)
+    return {key.replace("-", "_"): _content(value) for key, _, value in parts}
 
-    kinds = SCRIPTED_KINDS if plugin is None else kinds_of(load_plugin(find(plugin), {}))
-    schedule = draw(seed, kinds)
+
+def _content(value: str) -> str:
+    """What was given, or for ``@FILE`` what the file holds."""
+    if not value.startswith("@"):
+        return value
+    try:
+        return Path(value[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"--plugin-option: cannot read {value[1:]!r}: {error}") from error
+
+
+def _again(plugin: str | None, pairs: Sequence[str]) -> str:
+    """The words that ask for the same sessions."""
+    if plugin is None:
+        return ""
+    options = [f" --plugin-option {shlex.quote(pair)}" for pair in pairs]
+    return f" --plugin {plugin}" + "".join(options)
+
+
+def _show(what: Soak) -> None:
+    """The script of a seed, and every step of its run."""
+    from duplex_sdk.testing.simulation import draw, run
+
+    kinds = what.kinds()
+    schedule = draw(what.seed, kinds)
     typer.echo(schedule.script())
     run(schedule, kinds, note=typer.echo)

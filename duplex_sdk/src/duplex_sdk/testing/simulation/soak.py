@@ -22,6 +22,10 @@ __all__ = ["Soak", "SoakResult", "soak"]
 _CHUNK = 50
 """Schedules that a process runs before it looks up."""
 
+_Option = str | int | float | bool
+
+_KINDS: dict[tuple[str, tuple[tuple[str, _Option], ...]], Mapping[str, Kind]] = {}
+
 
 @dataclass(frozen=True)
 class Soak:
@@ -32,6 +36,7 @@ class Soak:
         schedules: how many; None: until the time is over.
         seconds: how long; None: until all have run.
         plugin: whose sessions, by its installed name; None: the scripted ones of every manner.
+        options: of the plugin, by name; values as text or typed.
         processes: how many work at it; None: one for each processor.
     """
 
@@ -39,7 +44,24 @@ class Soak:
     schedules: int | None = None
     seconds: float | None = None
     plugin: str | None = None
+    options: Mapping[str, _Option] = field(default_factory=dict)
     processes: int | None = None
+
+    def kinds(self) -> Mapping[str, Kind]:
+        """What its clients may be; the models of a plugin are loaded once in a process.
+
+        Raises:
+            PluginNotFoundError: no such plugin is installed.
+            PluginSpecError: it has no such option, or does not take the value.
+        """
+        if self.plugin is None:
+            return SCRIPTED_KINDS
+        key = (self.plugin, tuple(sorted(self.options.items())))
+        if key not in _KINDS:
+            from duplex_sdk.discovery import find, load_plugin
+
+            _KINDS[key] = kinds_of(load_plugin(find(self.plugin), self.options))
+        return _KINDS[key]
 
 
 @dataclass(frozen=True)
@@ -72,8 +94,9 @@ def soak(what: Soak, progress: Callable[[int], None] = lambda ran: None) -> Soak
 
     Raises:
         PluginNotFoundError: no such plugin is installed.
+        PluginSpecError: it has no such option, or does not take the value.
     """
-    kinds = _kinds(what.plugin)
+    kinds = what.kinds()
     began = time.monotonic()
     processes = what.processes or os.cpu_count() or 1
     ran, broken = 0, None
@@ -111,7 +134,7 @@ class _Part:
 
 def _here(what: Soak, began: float) -> Generator[_Part, None, None]:
     for first, count in _chunks(what, began):
-        yield _chunk(what.plugin, first, count)
+        yield _chunk(what, first, count)
 
 
 def _spread(what: Soak, began: float, processes: int) -> Generator[_Part, None, None]:
@@ -122,7 +145,7 @@ def _spread(what: Soak, began: float, processes: int) -> Generator[_Part, None, 
         waiting: set[Future[_Part]] = set()
         while True:
             while len(waiting) < 2 * processes and (chunk := next(chunks, None)) is not None:
-                waiting.add(pool.submit(_chunk, what.plugin, *chunk))
+                waiting.add(pool.submit(_chunk, what, *chunk))
             if not waiting:
                 return
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -143,24 +166,11 @@ def _chunks(what: Soak, began: float) -> Iterator[tuple[int, int]]:
         first += count
 
 
-def _chunk(plugin: str | None, first: int, count: int) -> _Part:
+def _chunk(what: Soak, first: int, count: int) -> _Part:
     """Run schedules until one fails."""
-    kinds = _kinds(plugin)
+    kinds = what.kinds()
     looked: Tally = Counter()
     for number in range(count):
         if run(draw(first + number, kinds), kinds, looked) is not None:
             return _Part(number + 1, first + number, looked)
     return _Part(count, None, looked)
-
-
-_KINDS: dict[str, Mapping[str, Kind]] = {}
-
-
-def _kinds(plugin: str | None) -> Mapping[str, Kind]:
-    if plugin is None:
-        return SCRIPTED_KINDS
-    if plugin not in _KINDS:
-        from duplex_sdk.discovery import find, load_plugin
-
-        _KINDS[plugin] = kinds_of(load_plugin(find(plugin), {}))
-    return _KINDS[plugin]
