@@ -668,6 +668,13 @@ PLANTED = (
         rare=True,
     ),
     fault(
+        "an answer that was cut while it went on shows all its words",
+        "response_flow:ResponseFlow._remembered",
+        'waits = over and policy == "ack_only" and not decided',
+        'waits = over and policy == "ack_only"',
+        71,
+    ),
+    fault(
         "what is said aside is remembered",
         "response_flow:ResponseFlow.open_beside",
         "state.beside[response.id] = response",
@@ -696,9 +703,15 @@ PLANTED = (
         "close_flow:CloseFlow._forget_input",
         "self._appends.discard()",
         "pass",
+        81,
+        121,
+    ),
+    fault(
+        "a closing session still listens",
+        "command_desk:CommandDesk.receive",
+        "if not state.open:",
+        "if state.phase is Phase.CLOSED:",
         88,
-        20,
-        rare=True,
     ),
     fault(
         "later operations overtake",

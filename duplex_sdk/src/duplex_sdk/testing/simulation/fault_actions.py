@@ -172,12 +172,14 @@ def hang_and_sleep(world: World, who: int) -> None:
 
 @action(2, well=(True, True, False))
 def close_and_hang(world: World, who: int, well: bool) -> None:
-    """A session ends, its stages do not let go of it, and its owner asks once more."""
+    """A session ends, its stages do not let go of it, and owner and client ask for more."""
     talker = world.talker(who)
     if talker is not None:
         talker.hold(effects.ReleaseStages)
         world.close(who)
         world.close(who)
+        talker.send(AppendAudio, audio=talker.sound(130))
+        talker.send(Commit, response_create=True)
         world.run(6000)
         talker.let_go(effects.ReleaseStages, well=well)
 
