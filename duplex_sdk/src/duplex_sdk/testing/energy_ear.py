@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy
@@ -66,7 +67,8 @@ class EnergyEar:
 
     def _verdict(self, chunk: PcmChunk, listen: bool) -> SpeechVerdict:
         samples = chunk.numpy()
-        rms = float(numpy.sqrt(numpy.mean(numpy.square(samples, dtype=numpy.float64))))
+        wide = samples.astype(numpy.float64)
+        rms = math.sqrt(float(wide @ wide) / len(wide))
         self._clock += chunk.count * SAMPLE_RATE // chunk.rate
         detector = self._detector
         if detector is None or not listen:
@@ -77,8 +79,8 @@ class EnergyEar:
         marks: list[SpeechMark] = []
         spoken = detector.active
         voiced = detector.voiced_samples
-        for frame in heard[:whole].reshape(-1, FRAME_SAMPLES):
-            loud = float(numpy.sqrt(numpy.mean(numpy.square(frame)))) >= LOUD
+        frames = heard[:whole].reshape(-1, FRAME_SAMPLES)
+        for loud in numpy.sqrt(numpy.square(frames).mean(axis=1)) >= LOUD:
             mark = detector.frame(1.0 if loud else 0.0)
             marks += [] if mark is None else [mark]
             spoken = spoken or detector.active

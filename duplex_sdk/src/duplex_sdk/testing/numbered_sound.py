@@ -18,7 +18,8 @@ _MIDDLE = _BASE - 1
 _QUIET = _BASE * _QUIET_STEP // 2
 """No sample of silence is further from zero."""
 
-_WEIGHTS = numpy.array([_BASE**place for place in (3, 2, 1, 0)])
+_WEIGHTS = numpy.array([float(_BASE**place) for place in (3, 2, 1, 0)])
+_ALL_WEIGHTS = float(_WEIGHTS.sum())
 
 
 @cache
@@ -50,14 +51,12 @@ def sound(first: int, ms: int, rate: int, *, loud: bool) -> tuple[bytes, int]:
 
 def numbers_of(data: bytes) -> numpy.typing.NDArray[numpy.int64]:
     """The numbers in float32 samples that were cut at groups, in their order."""
-    samples = (numpy.frombuffer(data, "<f4") * 32768).astype(numpy.int32)
-    groups = samples[: len(samples) // GROUP * GROUP].reshape(-1, GROUP)
+    whole = len(data) // (4 * GROUP) * GROUP
+    samples = numpy.frombuffer(data, "<f4", whole).astype(numpy.float64) * 32768
+    groups = samples.reshape(-1, GROUP)
     # The first digit of all numbers there are is 0: how far from zero that lies tells the step.
-    loud = groups[:, :1] < -_QUIET
-    digits = numpy.where(
-        loud,
-        (groups + _MIDDLE * _LOUD_STEP // 2) // _LOUD_STEP,
-        (groups + _MIDDLE * _QUIET_STEP // 2) // _QUIET_STEP,
-    )
-    numbers: numpy.typing.NDArray[numpy.int64] = digits @ _WEIGHTS
+    step = numpy.where(groups[:, 0] < -_QUIET, _LOUD_STEP, _QUIET_STEP)
+    # Digits are weighed before they are told from their middle, all in whole numbers.
+    weighed = (groups @ _WEIGHTS) / step + _MIDDLE / 2 * _ALL_WEIGHTS
+    numbers: numpy.typing.NDArray[numpy.int64] = weighed.astype(numpy.int64)
     return numbers

@@ -13,14 +13,15 @@ class SeededIds(IdSource):
     """The same seed gives the same ids in the same order."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._seed = seed
+        self._start = hashlib.blake2b(str(seed).encode(), digest_size=8).hexdigest()
         self._count = 0
 
     def hex32(self) -> str:
-        """The next 32 hex characters."""
+        """The next 32 hex characters: of the seed, and of their place."""
         self._count += 1
-        return hashlib.blake2b(f"{self._seed}:{self._count}".encode(), digest_size=16).hexdigest()
+        return f"{self._start}{self._count:016x}"
 
     def seed(self) -> int:
         """The next 63-bit number."""
-        return int(self.hex32(), 16) >> 65
+        digest = hashlib.blake2b(self.hex32().encode(), digest_size=8).hexdigest()
+        return int(digest, 16) >> 1

@@ -134,10 +134,10 @@ class Hearing:
 
     @staticmethod
     def _resamples(step: Step) -> bool:
-        config = step.after.config
-        rate = config.input_sample_rate_hz
-        native = step.state.capabilities.input_sample_rate_hz
-        return bool(step.tells(SessionUpdated)) and rate not in (None, native)
+        if not step.tells(SessionUpdated):
+            return False
+        rate = step.after.config.input_sample_rate_hz
+        return rate not in (None, step.state.capabilities.input_sample_rate_hz)
 
     def _take_decision(self, step: Step) -> None:
         item = step.item

@@ -22,7 +22,6 @@ __all__ = [
     "hold",
     "law",
     "laws_for",
-    "laws_for_one",
 ]
 
 Where = Literal["step", "told", "buffer", "queue", "line", "rest", "table", "end"]
@@ -100,23 +99,27 @@ def law(number: int, where: Where, *when: type[Any]) -> Callable[[Check], Check]
     return add
 
 
+_FOUND: dict[tuple[Any, ...], tuple[Law, ...]] = {}
+_MOST_FOUND = 100_000
+
+
+def laws_for(where: Where, *kinds: type[Any]) -> tuple[Law, ...]:
+    """The laws that look at a subject in which these types occur, in whatever order."""
+    # By the types as they come: to make a set of them takes as long as some laws do to look.
+    key = (where, *kinds)
+    laws = _FOUND.get(key)
+    if laws is None:
+        if len(_FOUND) >= _MOST_FOUND:
+            _FOUND.clear()
+        laws = _FOUND[key] = _laws_for(where, frozenset(kinds))
+    return laws
+
+
 @cache
-def laws_for(where: Where, kinds: frozenset[type[Any]]) -> tuple[Law, ...]:
-    """The laws that look at a subject in which these types occur."""
+def _laws_for(where: Where, kinds: frozenset[type[Any]]) -> tuple[Law, ...]:
     return tuple(
         each for each in LAWS if each.where == where and (not each.when or each.when & kinds)
     )
-
-
-_FOR_ONE: dict[tuple[Where, type[Any]], tuple[Law, ...]] = {}
-
-
-def laws_for_one(where: Where, kind: type[Any]) -> tuple[Law, ...]:
-    """The laws that look at a subject in which nothing else occurs but this type."""
-    laws = _FOR_ONE.get((where, kind))
-    if laws is None:
-        laws = _FOR_ONE[where, kind] = laws_for(where, frozenset((kind,)))
-    return laws
 
 
 def hold(laws: tuple[Law, ...], subject: object, tally: Tally) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from duplex_sdk.protocol.duplex import AudioDelta, SessionClosed
 from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits, OutputQueue
 
-from .law import Tally, hold, laws_for_one
+from .law import Tally, hold, laws_for
 
 if TYPE_CHECKING:
     from duplex_sdk.protocol.duplex import DuplexEvent
@@ -214,7 +214,7 @@ class WatchedQueue(OutputQueue):
         self._hold(ReadAll(self, self._life.terminals))
 
     def _hold(self, subject: Put | Got | Invalidated | ReadAll) -> None:
-        hold(laws_for_one("queue", type(subject)), subject, self._tally)
+        hold(laws_for("queue", type(subject)), subject, self._tally)
 
 
 _encode = msgspec.json.Encoder().encode

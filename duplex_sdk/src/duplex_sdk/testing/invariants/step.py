@@ -76,8 +76,7 @@ class Snapshot(NamedTuple):
     def of(cls, session: DuplexEngineSession) -> Snapshot:
         """Take one."""
         state, lanes = session.state, session.lanes()
-        turn, sequence = state.turn_input, state.sequence
-        cursors = state.playback.cursors()
+        turn, sequence, playback = state.turn_input, state.sequence, state.playback
         return cls(
             epoch=state.epoch,
             turn_id=state.turn_id,
@@ -106,9 +105,9 @@ class Snapshot(NamedTuple):
             units=lanes.units,
             cursors={
                 name: (cursor.played_ms, cursor.committed_ms, cursor.audio_ms)
-                for name, cursor in cursors
+                for name, cursor in playback.cursors()
             }
-            if cursors
+            if len(playback)
             else _NONE,
         )
 
@@ -151,13 +150,15 @@ class Step:
         return self.session.state
 
     @property
-    def kinds(self) -> frozenset[type[Any]]:
+    def kinds(self) -> tuple[type[Any], ...]:
         """The types of all that occurs in it, and of what changed."""
-        kinds: set[type[Any]] = {type(self.item), type(self.command)}
-        kinds.update(moved(self.before, self.after))
-        kinds.update(map(type, self.asked))
-        kinds.update(map(type, self.events))
-        return frozenset(kinds)
+        return (
+            type(self.item),
+            type(self.command),
+            *moved(self.before, self.after),
+            *map(type, self.asked),
+            *map(type, self.events),
+        )
 
     @property
     def refusals(self) -> dict[str, str]:
@@ -175,11 +176,11 @@ class Step:
 
     def asks(self, kind: type[Any]) -> list[Any]:
         """The effects of one type, in order."""
-        return [each for each in self.asked if type(each) is kind]
+        return [each for each in self.asked if type(each) is kind] if self.asked else []
 
     def tells(self, *kinds: type[Any]) -> list[Any]:
         """The events of some types, in order."""
-        return [each for each in self.events if type(each) in kinds]
+        return [each for each in self.events if type(each) in kinds] if self.events else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,7 @@ class TableWatch:
         """
         assert self._item is not None
         step = TableStep(self._item, asked, self._table, self._life)
-        kinds = frozenset((type(self._item), *map(type, asked)))
-        hold(laws_for("table", kinds), step, self._tally)
+        hold(laws_for("table", type(self._item), *map(type, asked)), step, self._tally)
         for effect in step.asks(StartSession):
             self._life.started.add(effect.session_id)
 
@@ -133,4 +132,4 @@ class TableWatch:
             AssertionError: something was left.
         """
         end = TableEnd(self._table, self._life)
-        hold(laws_for("end", frozenset()), end, self._tally)
+        hold(laws_for("end"), end, self._tally)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from duplex_sdk.protocol.duplex import ItemAdded, Listen, ResponseCreated, SessionClosed
 from duplex_sdk.session import effects, inputs
 
-from .law import LawBrokenError, Tally, hold, laws_for, laws_for_one
+from .law import LawBrokenError, Tally, hold, laws_for
 from .step import Life, Rest, Snapshot, Step, written
 from .watched_buffer import WatchedBuffer
 
@@ -68,7 +68,7 @@ class SessionWatch:
         try:
             self._hear(step)
             self._look_at_buffer()
-            hold(laws_for("step", step.kinds), step, self._tally)
+            hold(laws_for("step", *step.kinds), step, self._tally)
         except LawBrokenError as error:
             self.broken = True
             told = [event.type for event in step.events]
@@ -77,7 +77,11 @@ class SessionWatch:
             ) from error
         life.take(step)
         self._before = after
-        self._still = session.waiting_commands == 0 and not session.moving_input_bytes
+        self._still = (
+            session.waiting_commands == 0
+            and not after.undecoded_bytes
+            and not (after.units and session.moving_input_bytes)
+        )
 
     def _look_at_buffer(self) -> None:
         """What happened to the plugin's buffer in a step, if it is a watched one."""
@@ -85,7 +89,7 @@ class SessionWatch:
             changes, self._buffer.changes = self._buffer.changes, []
             self._life.hearing.entered(changes)
             for change in changes:
-                hold(laws_for("buffer", frozenset()), change, self._tally)
+                hold(laws_for("buffer"), change, self._tally)
 
     def _hear(self, step: Step) -> None:
         """What a step told, event for event."""
@@ -100,7 +104,7 @@ class SessionWatch:
             told = life.traces.told(event)
             if told is not None:
                 told.trace.overflowed |= step.state.overflowed
-                hold(laws_for_one("told", type(event)), told, self._tally)
+                hold(laws_for("told", type(event)), told, self._tally)
                 life.traces.take(told)
                 if type(event) is ResponseCreated:
                     self._open(step, told.trace)
@@ -132,7 +136,7 @@ class SessionWatch:
         """
         lab = self._lab
         rest = Rest(lab.session, self._life, lab.reading, lab.queue.pending_bytes)
-        hold(laws_for("rest", frozenset()), rest, self._tally)
+        hold(laws_for("rest"), rest, self._tally)
 
     @property
     def open_responses(self) -> tuple[str, ...]:

@@ -115,8 +115,8 @@ def exchange(world: World, who: int, ms: int, wait: int) -> None:
         return
     talker.send(AppendAudio, audio=talker.sound(ms))
     talker.send(Commit, response_create=True)
-    # Where the detector ends turns it needs to hear that this one is over.
-    talker.send(AppendAudio, audio=talker.sound(600, loud=False))
+    if talker.needs_silence:
+        talker.send(AppendAudio, audio=talker.sound(600, loud=False))
     world.run(wait)
 
 

@@ -126,7 +126,11 @@ _SHORT = {"answers": [{"ms": 320}]}
 """As long as needed: every unit of an answer costs time."""
 
 _COMMIT = {"turns": "commit", **_SHORT}
-_TALKS = {"turns": "native", "at": [{"ms": 500, "say": {"delay_ms": 0, "ms": 640}}] * 3}
+_TALKS = {
+    "turns": "native",
+    "unit_ms": 160,
+    "at": [{"ms": 500, "say": {"delay_ms": 0, "ms": 640}}] * 3,
+}
 _VAD = {"type": "server_vad"}
 _SUSTAINED = {
     "turn_detection": _VAD,

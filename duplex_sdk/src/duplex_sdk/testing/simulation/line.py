@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from duplex_sdk.session.replay_journal import JournalGapError, ReplayJournal
-from duplex_sdk.testing.invariants.law import Tally, hold, laws_for_one
+from duplex_sdk.testing.invariants.law import Tally, hold, laws_for
 from duplex_sdk.testing.invariants.line_step import Resumed, Sent
 
 if TYPE_CHECKING:
@@ -120,4 +120,4 @@ class Line:
         return max([self._acknowledged, *old])
 
     def _hold(self, subject: Sent | Resumed) -> None:
-        hold(laws_for_one("line", type(subject)), subject, self._tally)
+        hold(laws_for("line", type(subject)), subject, self._tally)

@@ -136,6 +136,12 @@ class Talker:
         samples, self._sounds = sound(self._sounds, ms, self.rate, loud=loud)
         return samples
 
+    @property
+    def needs_silence(self) -> bool:
+        """A turn of it ends, or is answered, only when it was silent for a while behind it."""
+        state = self.lab.session.state
+        return state.has_detector or state.native
+
     def hear(self) -> None:
         """What its session has told goes over its line."""
         self.line.follow(self.lab.events, self.lab.now)
