@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy
 import pytest
 from duplex_sdk.plugin import DuplexCapabilities
 from duplex_sdk.protocol.duplex import (
+    AppendAudio,
     BargeIn,
     CancelResponse,
     ClearInput,
+    ClearOutputAudio,
     Commit,
     CreateResponse,
 )
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.stage import StagePrompt
+from duplex_sdk.testing.numbered_sound import numbers_of, sound
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import SessionLab
+from duplex_sdk.testing.simulation import SCRIPTED_KINDS
 
 
 class Early(Scripted):
@@ -237,3 +242,39 @@ def test_a_flushed_rest_survives_a_new_epoch(lab: SessionLab) -> None:
     lab.run(50)
     assert heard_ms(prompts(lab, count)) == [80, 80]
     assert lab.session.input_bytes == 100 * 16 * 4
+
+
+@pytest.mark.parametrize("stop", [ClearOutputAudio(), None])
+def test_a_turn_kept_behind_an_answer_is_heard_before_what_interrupts_the_answer(
+    stop: ClearOutputAudio | None,
+) -> None:
+    kind = SCRIPTED_KINDS["sustained early"]
+    lab = SessionLab(kind.plugin(), kind.session)
+    rate, said = lab.capabilities.input_sample_rate_hz, 0
+
+    def speak(ms: int) -> None:
+        nonlocal said
+        audio, said = sound(said, ms, rate, loud=True)
+        lab.send(AppendAudio(audio=audio))
+
+    speak(320)
+    lab.send(Commit(response_create=True))
+    lab.run(250)
+    speak(500)
+    lab.send(Commit(response_create=True))
+    since = len(lab.submitted)
+    assert lab.session.state.turn_input.answer_deferred
+    if stop is None:
+        speak(700)
+    else:
+        lab.send(stop)
+        speak(160)
+    assert statuses(lab) == ["cancelled"]
+    lab.send(Commit(response_create=True))
+    lab.run(3000)
+    heard = [p.audio.data for p in prompts(lab, since) if p.audio is not None]
+    order = numpy.concatenate([numbers_of(data) for data in heard])
+    told = order[order < said]  # Without zeros that a commit added.
+    assert (numpy.diff(told) > 0).all(), "something said later is heard before it"
+    assert len(told) >= (500 + (700 if stop is None else 160)) * rate // 1000 // 4 - 4
+    assert statuses(lab) == ["cancelled", "completed"]

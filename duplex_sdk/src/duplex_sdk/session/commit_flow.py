@@ -383,7 +383,12 @@ class CommitFlow:
             return
         if turn.answer_deferred and turn.retained_items:
             self.answer_retained()
-        elif state.early_input and turn.retained_items:
+        else:
+            self.hear_retained()
+
+    def hear_retained(self) -> None:
+        """A model that hears turns early hears one that was kept from it before what follows."""
+        if self._state.early_input and self._state.turn_input.retained_items:
             self._let_hear()
 
 

@@ -60,7 +60,15 @@ class Flows:
 
     def _make_input(self, transcripts: Transcripts, tools: ToolFlow) -> None:
         state, buffer, utterance = self._state, self.buffer, Utterance(self._state)
-        self.open_turn = OpenTurn(state, buffer, self.appends, self.line, self.floor, utterance)
+        self.open_turn = OpenTurn(
+            state,
+            buffer,
+            self.appends,
+            self.line,
+            self.floor,
+            utterance,
+            hear_committed=lambda: self.commits.hear_retained(),
+        )
         self.intake = Intake(
             state,
             buffer,

@@ -10,7 +10,7 @@ from duplex_sdk.protocol.duplex import ClearInput, InputCleared
 from .append_queue import Append
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .append_queue import AppendQueue
     from .floor import Floor
@@ -33,6 +33,7 @@ class OpenTurn:
         line: commands that wait for input.
         floor: knows what is in progress.
         utterance: tells of the end of speech.
+        hear_committed: lets the model hear what was committed and kept from it, ahead of all else.
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class OpenTurn:
         line: WaitingLine,
         floor: Floor,
         utterance: Utterance,
+        *,
+        hear_committed: Callable[[], None],
     ) -> None:
         self._state = state
         self._buffer = buffer
@@ -50,6 +53,7 @@ class OpenTurn:
         self._line = line
         self._floor = floor
         self._utterance = utterance
+        self._hear_committed = hear_committed
 
     # leaving
 
@@ -137,6 +141,8 @@ class OpenTurn:
         for append in again:
             if not append.piece.final:
                 self._appends.push(append)
+        # Now: what interrupted may leave in this very step.
+        self._hear_committed()
         state.later(self.resume)
         return frozenset(items)
 
