@@ -10,6 +10,7 @@ from duplex_sdk.session import inputs
 from duplex_sdk.session.playback import RETAINED_RESPONSES
 
 from .law import law
+from .tool_life import answered_in
 
 if TYPE_CHECKING:
     from .step import Rest, Step
@@ -45,7 +46,8 @@ def an_interruption_leaves_finished_calls_open(step: Step) -> bool:
     """Their results are welcome in any later epoch."""
     if not step.cancels:
         return False
-    calls = step.life.tools.open
+    # A result that waited behind what was interrupted may be taken at once.
+    calls = step.life.tools.open - answered_in(step.events)
     for call in calls:
         known = step.state.tools.get(call)
         assert known is not None, f"{call} is forgotten"

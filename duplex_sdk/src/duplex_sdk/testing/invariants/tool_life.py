@@ -15,7 +15,13 @@ from duplex_sdk.protocol.duplex import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ToolLife"]
+__all__ = ["ToolLife", "answered_in"]
+
+
+def answered_in(events: Iterable[DuplexEvent]) -> set[str]:
+    """The calls whose results these events tell of."""
+    items = [event.item for event in events if type(event) is ItemAdded]
+    return {str(item.call_id) for item in items if item.type == "function_call_output"}
 
 
 @dataclass(slots=True)
