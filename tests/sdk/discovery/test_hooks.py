@@ -92,4 +92,5 @@ def test_a_report_is_sound_when_all_its_checks_are() -> None:
             {"name": "a", "ok": True, "detail": "", "hint": None},
             {"name": "b", "ok": False, "detail": "broken", "hint": "mend it"},
         ],
+        "rows": [],
     }
