@@ -1,7 +1,8 @@
 """Invariants that need a shell, a stage or a server: the tests that hold them, by number.
 
 The others are laws of ``duplex_sdk.testing.invariants``, held by the simulator; a number may stand
-in both. A test is named by its file and function; classes and parameters are left out.
+in both. Numbers above 120 are checks of our own beside the invariants. A test is named by its file
+and function; classes and parameters are left out.
 """
 
 from __future__ import annotations
@@ -77,6 +78,23 @@ HARNESS: dict[int, tuple[str, ...]] = {
     119: (
         f"{_ENGINE}/test_neighbours.py::test_a_hung_call_of_a_stage_holds_no_other_session_up",
         f"{_CALLERS}/test_pressure.py::test_a_hung_plan_holds_neither_cancel_nor_neighbours_up",
+    ),
+    # In the `openai` profile a function call is told when the open response has ended.
+    123: (
+        f"{_SERVING}/test_calls_held_back.py"
+        "::test_no_call_is_told_while_a_response_is_open_and_nothing_is_lost",
+        f"{_SERVING}/test_profile_events.py"
+        "::test_a_function_call_waits_for_the_open_message_response",
+    ),
+    # Output that is made faster than it plays waits for a reader that reads, and for no other.
+    124: (
+        "tests/sdk/session/test_output_queue.py::test_output_waits_for_a_reader_that_reads",
+        "tests/server/runtime/test_session_runner.py"
+        "::test_stage_outputs_wait_while_the_reader_is_behind",
+        "tests/server/runtime/test_session_runner.py"
+        "::test_stage_outputs_go_on_when_the_reader_has_stalled",
+        f"{_CALLERS}/test_pressure.py"
+        "::test_a_long_answer_made_in_a_moment_reaches_a_client_that_reads",
     ),
 }
 """Number to ``tests/path.py::test_name``."""

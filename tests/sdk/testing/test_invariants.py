@@ -14,6 +14,9 @@ from duplex_sdk.testing.invariants import LAWS
 
 ROOT = Path(__file__).parents[3]
 COUNT = 120
+BESIDE = {121, 122, 123, 124}
+"""Nothing breaks inside; who may pass a waiting commit; calls held until the open response ends;
+output that waits for its reader."""
 
 
 def _table() -> Any:
@@ -39,8 +42,8 @@ def functions(path: Path) -> frozenset[str]:
 
 
 def test_every_invariant_is_a_named_check() -> None:
-    held = {law.number for law in LAWS if law.number <= COUNT} | set(HARNESS)
-    assert held == set(range(1, COUNT + 1))
+    held = {law.number for law in LAWS} | set(HARNESS)
+    assert held == set(range(1, COUNT + 1)) | BESIDE
 
 
 def test_no_name_is_used_twice_and_each_says_what_it_looks_at() -> None:
