@@ -31,5 +31,5 @@ def test_units_that_failed_go_again_as_units_and_before_any_silence() -> None:
     lab.send(CreateResponse())
     lab.run(20_000)
     heard = [each.prompt.audio for each in lab.submitted if each.prompt.audio is not None]
-    assert {chunk.duration_ms for chunk in heard} == {80}
+    assert {chunk.duration_ms for chunk in heard} == {lab.capabilities.chunk_period_ms}
     assert any(chunk.numpy().any() for chunk in heard[:4])
