@@ -39,7 +39,7 @@ class Pipe(RealtimeSocket):
 
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attachment, "_STALLED_SEND_S", 0.06)
+    monkeypatch.setattr(attachment, "_STALLED_SEND_S", 0.5)
     monkeypatch.setattr(attachment, "_FAREWELL_S", 0.03)
 
 
@@ -62,7 +62,7 @@ async def test_sends_that_each_take_a_while_are_no_stall() -> None:
     loop = asyncio.get_running_loop()
     for _ in range(6):
         pipe.open.clear()
-        loop.call_later(0.03, pipe.open.set)
+        loop.call_later(0.1, pipe.open.set)
         await binding.send(b"x")
     assert pipe.taken == ["x"] * 6
 
@@ -75,7 +75,7 @@ async def test_a_hurried_send_fails_soon() -> None:
     began = loop.time()
     with pytest.raises(SocketGone):
         await binding.send(b"x")
-    assert loop.time() - began < 0.055
+    assert loop.time() - began < 0.45
 
 
 async def test_who_cancels_a_send_is_told_that_it_was_cancelled() -> None:
