@@ -76,15 +76,17 @@ def the_fence_is_monotonic(step: Step) -> bool:
 def all_that_is_asked_is_of_this_session(step: Step) -> bool:
     """Its fence, its events and its stage work name the session."""
     own = step.life.session_id
-    assert step.session.session_id == step.state.fence.session_id == own
-    for event in step.events:
-        named = getattr(event, "session_id", None)
-        assert named in (own, None), f"{event.type} names {named}"
-    for effect in step.asks(effects.SubmitUnit):
-        assert effect.submission.context.fence.session_id == own
-        assert effect.submission.context.session_id == own
-    for effect in step.asks(effects.PlanAppend):
-        assert effect.request.fence.session_id == own
+    assert step.state.session_id == own, f"it calls itself {step.state.session_id}"
+    for effect in step.asked:
+        kind = type(effect)
+        if kind is effects.Emit:
+            named = effect.event.session_id
+            assert named == own, f"{effect.event.type} names {named}"
+        elif kind is effects.SubmitUnit:
+            context = effect.submission.context
+            assert context.fence.session_id == context.session_id == own
+        elif kind is effects.PlanAppend:
+            assert effect.request.fence.session_id == step.state.fence.session_id == own
     return True
 
 

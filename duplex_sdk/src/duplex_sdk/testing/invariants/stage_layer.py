@@ -10,6 +10,7 @@ from duplex_sdk.session import inputs
 from duplex_sdk.session.playback import RETAINED_RESPONSES
 
 from .law import law
+from .moved import EpochMoved
 from .tool_life import answered_in
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def a_call_is_answered_once(step: Step) -> bool:
     return looked
 
 
-@law(113, "step")
+@law(113, "step", EpochMoved)
 def an_interruption_leaves_finished_calls_open(step: Step) -> bool:
     """Their results are welcome in any later epoch."""
     if not step.cancels:
@@ -81,8 +82,8 @@ def ledgers_stay_within_their_bounds(rest: Rest) -> bool:
 def capabilities_never_change(rest: Rest) -> bool:
     """Whoever asks for them, and whatever has happened."""
     state = rest.state
-    if rest.life.taken % 4:
-        # To ask costs as much as a whole session; one in some is enough.
+    if rest.life.taken % 8 != 1:
+        # To ask costs much; one session in some is enough, in which something happened.
         return False
     assert state.plugin.capabilities(max_sessions=1) == state.capabilities
     return True
