@@ -78,14 +78,13 @@ def all_that_is_asked_is_of_this_session(step: Step) -> bool:
     own = step.life.session_id
     assert step.state.session_id == own, f"it calls itself {step.state.session_id}"
     for effect in step.asked:
-        kind = type(effect)
-        if kind is effects.Emit:
+        if type(effect) is effects.Emit:
             named = effect.event.session_id
             assert named == own, f"{effect.event.type} names {named}"
-        elif kind is effects.SubmitUnit:
+        elif type(effect) is effects.SubmitUnit:
             context = effect.submission.context
             assert context.fence.session_id == context.session_id == own
-        elif kind is effects.PlanAppend:
+        elif type(effect) is effects.PlanAppend:
             assert effect.request.fence.session_id == step.state.fence.session_id == own
     return True
 
