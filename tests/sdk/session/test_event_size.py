@@ -15,6 +15,8 @@ from duplex_sdk.protocol.duplex import (
     TranscriptDelta,
 )
 from duplex_sdk.session.event_size import EventSizer, event_size
+from duplex_sdk.testing.simulation import SCRIPTED_KINDS, draw, run
+from duplex_sdk.testing.simulation.talker import Talker
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +45,24 @@ def rendered_size(event: DuplexEvent) -> int:
 def test_a_size_is_that_of_the_compact_json(event: DuplexEvent) -> None:
     assert event_size(event) == rendered_size(event)
     assert EventSizer().size(event) == rendered_size(event)
+
+
+def test_the_size_of_every_event_of_a_life_is_that_of_its_json(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[DuplexEvent] = []
+
+    class Kept(Talker):
+        def come_to_rest(self) -> None:
+            super().come_to_rest()
+            told.extend(self.lab.events)
+
+    monkeypatch.setattr("duplex_sdk.testing.simulation.world.Talker", Kept)
+    for seed in range(60):
+        assert run(draw(seed, SCRIPTED_KINDS), SCRIPTED_KINDS) is None
+    assert len({type(event) for event in told}) > 20
+    for event in told:
+        assert event_size(event) == rendered_size(event), event
 
 
 def test_audio_is_counted_as_base64() -> None:
