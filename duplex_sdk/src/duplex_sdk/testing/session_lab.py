@@ -17,6 +17,7 @@ import numpy
 from duplex_sdk.plugin import (
     AppendRequest,
     DuplexAppendPlan,
+    DuplexCapabilities,
     DuplexModelPlugin,
     DuplexSessionConfig,
     DuplexSessionRuntimeConfig,
@@ -93,11 +94,12 @@ class SessionLab:
         runtime_config: Mapping[str, Any] | None = None,
         seed: int = 0,
         by_update: bool = False,
+        capabilities: DuplexCapabilities | None = None,
     ) -> None:
         self.now = 0.0
         self.plugin = plugin
         self.limits = limits or DuplexSessionRuntimeConfig()
-        self.capabilities = plugin.capabilities(max_sessions=1)
+        self.capabilities = capabilities or plugin.capabilities(max_sessions=1)
         self.pipeline = plugin.pipeline()
         ids = SeededIds(seed)
         config = session

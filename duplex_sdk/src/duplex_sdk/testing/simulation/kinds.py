@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from msgspec.structs import replace as replace_field
@@ -40,12 +40,17 @@ class Kind:
     lab: Callable[..., SessionLab] = SessionLab
     _configs: dict[str, DuplexSessionConfig] = field(default_factory=dict)
 
+    @cached_property
+    def capabilities(self) -> DuplexCapabilities:
+        """Of its plugin, asked once."""
+        return self.plugin().capabilities(max_sessions=1)
+
     def config(self, policy: str) -> DuplexSessionConfig:
         """What its sessions open with, under a ``playback_commit_policy``; read once."""
         if policy not in self._configs:
             self._configs[policy] = DuplexSessionConfig.from_realtime(
                 {**self.session, "playback_commit_policy": policy},
-                capabilities=self.plugin().capabilities(max_sessions=1),
+                capabilities=self.capabilities,
                 profile_defaults={},
             )
         return self._configs[policy]

@@ -93,7 +93,13 @@ class Talker:
     ) -> None:
         self._plugin = with_watched_buffer(kind.plugin())
         self._plugin.data_plane = copy(self._plugin.data_plane)
-        self.lab = kind.lab(self._plugin, kind.config(policy), limits=limits, seed=seed)
+        self.lab = kind.lab(
+            self._plugin,
+            kind.config(policy),
+            limits=limits,
+            seed=seed,
+            capabilities=kind.capabilities,
+        )
         self.rate = self.lab.capabilities.input_sample_rate_hz
         # At other rates a number might be cut in two.
         self.watch = SessionWatch(self.lab, tally, numbered=self.rate % 4000 == 0)
