@@ -22,7 +22,7 @@ from duplex_sdk.testing.simulation.fault_actions import FAULTS
 from duplex_sdk.testing.simulation.talker import Talker
 from typer.testing import CliRunner
 
-FIXED, FRESH = 5000, 500
+FIXED, FRESH, LONG_LIVES = 5000, 500, 1000
 
 
 @pytest.fixture
@@ -58,6 +58,16 @@ def test_every_law_holds_in_lives_nobody_has_seen() -> None:
     seed = secrets.randbelow(1 << 31)
     result = soak(Soak(seed=seed, schedules=FRESH))
     assert result.failed is None, f"seed {result.seed}: {result.failed}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_law_holds_in_long_lives() -> None:
+    """Some things meet only after many others: each of these lives is ten usual ones."""
+    for seed in range(LONG_LIVES):
+        schedule = draw(seed, SCRIPTED_KINDS, longest=80)
+        failure = run(schedule, SCRIPTED_KINDS)
+        assert failure is None, f"seed {seed}: {failure}"
 
 
 def test_a_seed_is_a_life(monkeypatch: pytest.MonkeyPatch) -> None:

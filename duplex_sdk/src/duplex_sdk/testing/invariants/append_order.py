@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import ResponseDone
+from duplex_sdk.protocol.duplex import ErrorEvent, ResponseDone
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.session.append_sequence import StaleAppendError
 
@@ -105,6 +105,9 @@ def a_failed_unit_takes_those_behind_it_along(step: Step) -> bool:
     if item.fault is None or effect is None or before.phase != "open":
         return False
     if fence_of(effect).epoch != before.epoch or step.state.overflowed:
+        return False
+    if not step.tells(ErrorEvent):
+        # Nobody wanted it any more: its input was cleared, or its response is over.
         return False
     alone = _was_aside(step)
     for behind in before.units[1:]:

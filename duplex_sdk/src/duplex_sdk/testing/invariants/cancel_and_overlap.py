@@ -9,6 +9,7 @@ from duplex_sdk.protocol.duplex import (
     BargeIn,
     CancelInput,
     CancelResponse,
+    DuplexRawEvent,
     ErrorEvent,
     InputCommitted,
     ResponseCreated,
@@ -103,7 +104,9 @@ def a_cancel_stands_though_its_abort_failed(step: Step) -> bool:
         return False
     assert step.after == step.before, "a failed abort changed the session"
     assert all(event.error.code == "runtime_abort_failed" for event in step.tells(ErrorEvent))
-    assert len(step.events) <= 1
+    # News of units that are late, and of the session's length, may come with any step.
+    told = [event for event in step.events if type(event) is not DuplexRawEvent]
+    assert len(told) <= 1, f"{[event.type for event in told]} for one failed abort"
     return True
 
 
