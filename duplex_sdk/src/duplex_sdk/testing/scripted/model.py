@@ -32,7 +32,13 @@ class _Scripted(DuplexModelPlugin):
         except json.JSONDecodeError as error:
             raise ValueError(f"the option script is not JSON: {error}") from error
         self._script = parse(self._default, "script")
-        self._stages = PipelineConfig(stages=(self._only_stage(),))
+        stage = StageConfig(
+            id="scripted",
+            model="duplex_sdk.testing.scripted.stage:ScriptedModel",
+            quick=not self._script.cost_s and not self._script.faults,
+            options={"script": self._default},
+        )
+        self._stages = PipelineConfig(stages=(stage,))
 
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
         """Everything the engine can do, by the server's script."""
@@ -53,14 +59,6 @@ class _Scripted(DuplexModelPlugin):
     def pipeline(self) -> PipelineConfig:
         """One stage, on the engine loop unless the server's script costs time or breaks things."""
         return self._stages
-
-    def _only_stage(self) -> StageConfig:
-        return StageConfig(
-            id="scripted",
-            model="duplex_sdk.testing.scripted.stage:ScriptedModel",
-            quick=not self._script.cost_s and not self._script.faults,
-            options={"script": self._default},
-        )
 
     def validate_client_extra_body(self, extra_body: Mapping[str, Json] | None) -> None:
         """Refuse a script that cannot be."""
