@@ -32,13 +32,12 @@ class _Scripted(DuplexModelPlugin):
         except json.JSONDecodeError as error:
             raise ValueError(f"the option script is not JSON: {error}") from error
         self._script = parse(self._default, "script")
-        stage = StageConfig(
+        self._stage = StageConfig(
             id="scripted",
             model="duplex_sdk.testing.scripted.stage:ScriptedModel",
             quick=not self._script.cost_s and not self._script.faults,
             options={"script": self._default},
         )
-        self._stages = PipelineConfig(stages=(stage,))
 
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
         """Everything the engine can do, by the server's script."""
@@ -58,7 +57,7 @@ class _Scripted(DuplexModelPlugin):
 
     def pipeline(self) -> PipelineConfig:
         """One stage, on the engine loop unless the server's script costs time or breaks things."""
-        return self._stages
+        return PipelineConfig(stages=(self._stage,))
 
     def validate_client_extra_body(self, extra_body: Mapping[str, Json] | None) -> None:
         """Refuse a script that cannot be."""
