@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from duplex_sdk.testing.simulation import Soak
+    from duplex_sdk.testing.simulation import Soak, SoakResult
 
 __all__ = ["register"]
 
@@ -79,14 +79,19 @@ def simulate(
     if result.failed is None:
         typer.echo("every law held")
         return
+    _tell_failure(result, f"duplex simulate{_again(plugin, plugin_option or ())}")
+    raise typer.Exit(1)
+
+
+def _tell_failure(result: SoakResult, command: str) -> None:
+    """The law, the shortest script that breaks it, its end, and how to run it again."""
+    assert result.failed is not None
     schedule, failure = result.failed
     typer.echo(f"seed {result.seed} broke {failure.message}\n\nthe shortest script that does:")
     typer.echo(schedule.script())
     typer.echo("\nwhat happened then, the last steps:")
     typer.echo("\n".join(result.trace[-_STEPS:]))
-    again = _again(plugin, plugin_option or ())
-    typer.echo(f"\nrun it again: duplex simulate{again} --seed {result.seed} --schedules 1")
-    raise typer.Exit(1)
+    typer.echo(f"\nrun it again: {command} --seed {result.seed} --schedules 1")
 
 
 def _options(plugin: str | None, pairs: Sequence[str]) -> dict[str, str]:
