@@ -175,7 +175,6 @@ class TestIdentity:
         (output,) = rig.run()
         assert (output.text, output.turn_id) == ("late", 1)
 
-
     def test_another_request_of_the_same_session_may_be_answered(self, rig: Any) -> None:
         units: list[Any] = []
         rig.model.on_unit = lambda unit, now: units.append(unit) or []

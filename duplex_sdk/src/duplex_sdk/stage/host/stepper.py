@@ -103,7 +103,6 @@ class Stepper:
         )
         return outputs
 
-
     def _own(self, output: object, unit: StageUnit[Any]) -> StageOutput:
         """The output, if it is one and speaks for the unit's session.
 
