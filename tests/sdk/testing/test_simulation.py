@@ -17,8 +17,9 @@ from duplex_sdk.testing.simulation import (
     shrink,
     soak,
 )
-from duplex_sdk.testing.simulation.action import ACTIONS
+from duplex_sdk.testing.simulation.action import ACTIONS, Action
 from duplex_sdk.testing.simulation.fault_actions import FAULTS
+from duplex_sdk.testing.simulation.schedule import Schedule
 from duplex_sdk.testing.simulation.talker import Talker
 from typer.testing import CliRunner
 
@@ -68,6 +69,24 @@ def test_every_law_holds_in_long_lives() -> None:
         schedule = draw(seed, SCRIPTED_KINDS, longest=80)
         failure = run(schedule, SCRIPTED_KINDS)
         assert failure is None, f"seed {seed}: {failure}"
+
+
+def test_a_sign_of_attention_may_be_told_and_dropped_in_one_step() -> None:
+    """Law 28 blamed the core for it: the piece holds all of it and the silence behind."""
+    schedule = Schedule(
+        seed=30013564,
+        kinds=("sustained early",),
+        policy="commit_all_on_done",
+        overflow="fail_response",
+        narrow=False,
+        actions=(
+            Action("hang_and_sleep"),
+            Action("commit", options=(("ask", True), ("final", True))),
+            Action("talk_over", options=(("ms", 130), ("hint", "drop"))),
+            Action("stage_confuses"),
+        ),
+    )
+    assert run(schedule, SCRIPTED_KINDS) is None
 
 
 def test_a_seed_is_a_life(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,13 +107,15 @@ class Hearing:
     def _drops_acknowledgement(self, step: Step) -> bool:
         """Whether speech over an answer was so short that it was only a sign of attention."""
         cleared, self._cleared = self._cleared, False
-        if cleared and self._short:
-            self._short = False
-            return True
+        was_short = self._short
         for decision in step.tells(OverlapDecision):
             total = decision.metadata["overlap_speech_ms"]
             self._short = 0 < total <= step.after.config.overlap_short_ack_ms
-        return False
+        # A piece that holds all of it and the silence behind is told and dropped in one step.
+        if not cleared or not (was_short or self._short):
+            return False
+        self._short = False
+        return True
 
     def take(self, step: Step) -> None:
         """A step agrees with all laws."""
