@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from duplex_sdk.protocol.duplex import AudioDelta, DuplexEvent, TextDelta, TranscriptDelta
-from duplex_sdk.protocol.realtime.events import RealtimeEvent
 
 __all__ = ["EventSizer", "event_size"]
 
@@ -19,21 +16,8 @@ def event_size(event: DuplexEvent) -> int:
     """Bytes of an event's compact UTF-8 JSON; base64 audio is counted, not made."""
     if isinstance(event, AudioDelta):
         bare = msgspec.structs.replace(event, delta=b"")
-        return _base64_length(event.delta) + len(_written(bare))
-    return len(_written(event))
-
-
-def _written(event: DuplexEvent) -> bytes:
-    """An event as JSON; where it is rendered field by field, without fresh objects of each."""
-    kind = type(event)
-    if kind.to_realtime is not RealtimeEvent.to_realtime:
-        return _encode(event.to_realtime())
-    payload: dict[str, Any] = {"type": kind.type, "event_id": event.event_id}
-    for name in kind.WIRE:
-        value = getattr(event, name)
-        if value is not None or name not in kind.OPTIONAL:
-            payload[name] = value
-    return _encode(payload)
+        return _base64_length(event.delta) + len(_encode(bare.to_realtime()))
+    return len(_encode(event.to_realtime()))
 
 
 class EventSizer:
