@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from stage_talk import LIMIT, SLOTS, Talk
 
 SESSIONS = 16
+ATTEMPTS = 5
+"""To interrupt an answer before it ends, on a machine that may look away meanwhile."""
 
 
 async def stream(
@@ -117,12 +119,15 @@ async def test_sessions_are_as_many_as_the_engine_has_places(stage: Talk) -> Non
 
 class TestInterruption:
     async def test_an_answer_stops_and_the_next_unit_brings_the_context(self, stage: Talk) -> None:
-        session_id = stage.open("interrupted", max_tokens=200)
-        stage.said[session_id].clear()
-        stage.submit(session_id, 10, 20)
-        await stage.until(lambda: len(stage.said[session_id]) >= 3)
-        stage.the_pool.cancel(session_id, 1, 0.0)
-        heard = [token for output in stage.said[session_id] for token in output.token_ids]
+        for attempt in range(ATTEMPTS):
+            session_id = stage.open(f"interrupted-{attempt}", max_tokens=200)
+            said = stage.said[session_id]
+            stage.submit(session_id, 10, 20)
+            await stage.until(lambda said=said: len(said) >= 3)
+            stage.the_pool.cancel(session_id, 1, 0.0)
+            heard = [token for output in said for token in output.token_ids]
+            if len(heard) < 200:
+                break
         assert 3 <= len(heard) < 200
         stage.open(session_id)
         answer = await stage.ask(session_id, 30, epoch=1)
@@ -139,15 +144,20 @@ class TestInterruption:
     async def test_it_frees_what_the_answers_held(self, stage: Talk) -> None:
         await stage.fresh([1])
         before = (await stage.figures())["kv_cache_usage"]
-        names = [stage.open(f"big-{number}", max_tokens=100) for number in range(5)]
-        for number, name in enumerate(names):
-            # None of them begins as another does: they share nothing.
-            stage.submit(name, number, *range(150))
-        await stage.until(lambda: all(len(stage.said[name]) >= 3 for name in names))
-        held = (await stage.figures())["kv_cache_usage"]
-        for name in names:
-            assert not any(output.segment_end for output in stage.said[name])
-            stage.the_pool.cancel(name, 1, 0.0)
+        for attempt in range(ATTEMPTS):
+            names = [stage.open(f"big-{attempt}-{number}", max_tokens=100) for number in range(5)]
+            for number, name in enumerate(names):
+                # None of them begins as another does: they share nothing.
+                stage.submit(name, number, *range(150))
+            said = [stage.said[name] for name in names]
+            await stage.until(lambda said=said: all(len(each) >= 3 for each in said))
+            held = (await stage.figures())["kv_cache_usage"]
+            ended = [output for each in said for output in each if output.segment_end]
+            for name in names:
+                stage.the_pool.cancel(name, 1, 0.0)
+            if not ended:
+                break
+        assert not ended
         await stage.fresh([1])
         after = (await stage.figures())["kv_cache_usage"]
         # Told after each step: a request of one token may be in it or gone already.
