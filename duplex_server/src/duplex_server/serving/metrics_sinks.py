@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, cast
 
 from duplex_sdk.discovery import Figure, MetricsSink
 from prometheus_client import CollectorRegistry
+
+from .foreign_thread import ForeignThread, end_all
 
 __all__ = ["MetricsSinkThreads", "figures_of"]
 
@@ -53,53 +53,34 @@ class MetricsSinkThreads:
         Args:
             timeout_s: longest wait for all together; a thread that goes on is left alone.
         """
-        deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.finish()
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        end_all(self._threads, timeout_s)
 
 
-class _SinkThread:
+class _SinkThread(ForeignThread):
     def __init__(self, sink: MetricsSink, figures: Callable[[], Sequence[Figure]]) -> None:
+        super().__init__(f"metrics sink {type(sink).__name__}")
         self._sink = sink
         self._figures = figures
-        self._name = type(sink).__name__
         self._works = True
-        self._finishing = threading.Event()
-        # It runs foreign code, which must not be able to keep the server from ending.
-        self._thread = threading.Thread(
-            target=self._run, name=f"metrics sink {self._name}", daemon=True
-        )
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Once more, and no more."""
-        self._finishing.set()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for it."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            _log.warning("metrics sink %s did not end in time", self._name)
+        self.start()
 
     def _run(self) -> None:
-        while not self._finishing.wait(self._sink.interval_s):
+        while not self.finishing.wait(self._sink.interval_s):
             self._hand_over()
         self._hand_over()
         try:
             self._sink.close()
         except (Exception, SystemExit):
-            _log.exception("metrics sink %s failed to close", self._name)
+            _log.exception("%s failed to close", self._name)
 
     def _hand_over(self) -> None:
         try:
             self._sink.take(self._figures())
         except (Exception, SystemExit):  # the place it sends to may be away for a while
             if self._works:
-                _log.exception("metrics sink %s failed; it is called again", self._name)
+                _log.exception("%s failed; it is called again", self._name)
             self._works = False
         else:
             if not self._works:
-                _log.info("metrics sink %s works again", self._name)
+                _log.info("%s works again", self._name)
             self._works = True

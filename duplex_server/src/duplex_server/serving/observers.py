@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Iterable
 
 from duplex_sdk.discovery import Observer
@@ -13,6 +12,7 @@ from duplex_sdk.protocol.duplex import DuplexEvent
 
 from duplex_server.runtime.unit_watch import UnitTiming
 
+from .foreign_thread import ForeignThread, end_all
 from .traces import SessionTrace
 
 __all__ = ["ObserverThreads"]
@@ -46,11 +46,7 @@ class ObserverThreads:
         Args:
             timeout_s: longest wait for all together; a thread that goes on is left alone.
         """
-        deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.finish()
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        end_all(self._threads, timeout_s)
 
 
 class _Watched(SessionTrace):
@@ -74,20 +70,16 @@ class _Watched(SessionTrace):
         self._trace.end()
 
 
-class _ObserverThread:
+class _ObserverThread(ForeignThread):
     """One observer. Events are rendered on its thread: the loop hands over immutable ones."""
 
     def __init__(self, observer: Observer, longest_queue: int) -> None:
+        super().__init__(f"observer {type(observer).__name__}")
         self._observer = observer
-        self._name = type(observer).__name__
         self._events: queue.Queue[tuple[str, DuplexEvent]] = queue.Queue(longest_queue)
         self._missed = 0
         self._off = threading.Event()
-        self._finishing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"observer {self._name}")
-        # It runs foreign code, which must not be able to keep the server from ending.
-        self._thread.daemon = True
-        self._thread.start()
+        self.start()
 
     def tell(self, session_id: str, event: DuplexEvent) -> None:
         """Hand an event over; never waits."""
@@ -97,29 +89,19 @@ class _ObserverThread:
             self._events.put_nowait((session_id, event))
         except queue.Full:
             if not self._missed:
-                _log.warning("observer %s is behind and misses events", self._name)
+                _log.warning("%s is behind and misses events", self._name)
             self._missed += 1
         else:
             if self._missed:
-                _log.warning("observer %s missed %d events", self._name, self._missed)
+                _log.warning("%s missed %d events", self._name, self._missed)
                 self._missed = 0
-
-    def finish(self) -> None:
-        """Nothing more is told."""
-        self._finishing.set()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for what is left."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
-            _log.warning("observer %s did not end in time", self._name)
 
     def _run(self) -> None:
         try:
             self._observe()
             self._observer.close()
         except (Exception, SystemExit):
-            _log.exception("observer %s failed and is switched off", self._name)
+            _log.exception("%s failed and is switched off", self._name)
             self._off.set()
 
     def _observe(self) -> None:
@@ -127,7 +109,7 @@ class _ObserverThread:
             try:
                 session_id, event = self._events.get(timeout=_LOOK_AROUND_S)
             except queue.Empty:
-                if self._finishing.is_set():
+                if self.finishing.is_set():
                     return
                 continue
             self._observer.session_event(session_id, event.to_realtime())
