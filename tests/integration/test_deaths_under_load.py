@@ -10,7 +10,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from duplex_sdk.protocol.duplex import (
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSessionHandle
 from duplex_server.stages import Deployment, ReplicaStatus, RestartPolicy
 from duplex_server.testing import Harness, RunningServer
+from processes import PATIENCE_S, children, eventually
 
 MODELS = Path(__file__).parents[1] / "worker_models"
 STAGES = ("text", "tone", "codec")
@@ -44,23 +45,6 @@ CHAT = {"stream": True, "messages": [{"role": "user", "content": "count"}]}
 
 Place: TypeAlias = tuple[int, int]
 """Stage and replica."""
-
-
-def children() -> set[int]:
-    """Process ids of our children, those that nobody waited for included."""
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        # A thread that ends meanwhile hands its children to another one.
-        with contextlib.suppress(FileNotFoundError):
-            found.update(map(int, (task / "children").read_text().split()))
-    return found
-
-
-async def eventually(condition: Callable[[], bool], patience_s: float = 30.0) -> None:
-    """Wait for what another thread or process brings about."""
-    async with asyncio.timeout(patience_s):
-        while not condition():  # noqa: ASYNC110 - no event of this loop tells it
-            await asyncio.sleep(0.01)
 
 
 def places(omni: DuplexOmni) -> dict[Place, ReplicaStatus]:
@@ -116,7 +100,7 @@ class Talk:
         except DuplexSessionError as error:
             if error.code != "session_closed":
                 raise
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             text, audio = "", 0
             async for event in self._events:
                 if isinstance(event, ResponseDone) and event.response.status == "completed":
@@ -155,7 +139,7 @@ class Load:
     async def running(self) -> AsyncIterator[None]:
         url = self.server.url.replace("ws", "http", 1)
         async with (
-            httpx.AsyncClient(base_url=url, timeout=60) as client,
+            httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client,
             asyncio.TaskGroup() as group,
         ):
             for _ in range(SESSIONS):

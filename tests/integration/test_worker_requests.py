@@ -8,7 +8,7 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from duplex_sdk.protocol.duplex import ResponseDone, TranscriptDelta
 from duplex_server.entrypoints import AsyncOmni, DuplexSessionHandle, RequestFailedError, TurnModel
 from duplex_server.stages import Deployment, ReplicaStatus, RestartPolicy
 from duplex_server.testing import Harness
+from processes import PATIENCE_S, eventually
 
 MODELS = Path(__file__).parents[1] / "worker_models"
 STAGES = ("text", "tone", "codec")
@@ -29,13 +30,6 @@ DEPLOYMENT = Deployment(
     device="cpu",
     restart=RestartPolicy((0.01,)),
 )
-
-
-async def eventually(condition: Callable[[], bool], patience_s: float = 20.0) -> None:
-    """Wait for what another thread or process brings about."""
-    async with asyncio.timeout(patience_s):
-        while not condition():  # noqa: ASYNC110 - no event of this loop tells it
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -70,7 +64,7 @@ def holds_no_request(omni: AsyncOmni) -> bool:
 
 async def ask(omni: AsyncOmni) -> str:
     text, ms = "", 0.0
-    async with asyncio.timeout(20), aclosing(omni.generate("count")) as answer:
+    async with asyncio.timeout(PATIENCE_S), aclosing(omni.generate("count")) as answer:
         async for piece in answer:
             text += piece.text
             ms += 0.0 if piece.audio is None else piece.audio.duration_ms
@@ -83,7 +77,7 @@ async def turn(handle: DuplexSessionHandle) -> str:
     handle.append_audio(SPEECH)
     handle.commit(response_create=True)
     text = ""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in handle.events():
             if isinstance(event, TranscriptDelta):
                 text += event.delta
@@ -134,7 +128,7 @@ async def test_sessions_and_chat_requests_are_served_at_once(three_stages: Any) 
         omni = server.omni
         handles = [await omni.open_session() for _ in range(16)]
         url = server.url.replace("ws", "http", 1)
-        async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
 
             async def chat() -> str:
                 body = {"messages": [{"role": "user", "content": "count"}]}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSess
 from duplex_server.serving.health import health_status
 from duplex_server.stages import Deployment, ReplicaStatus, RestartPolicy
 from duplex_server.testing import Harness
+from processes import PATIENCE_S, children, eventually
 
 MODELS = Path(__file__).parents[1] / "worker_models"
 STAGES = ("text", "tone", "codec")
@@ -36,23 +36,6 @@ SPEECH = os.urandom(3_200)
 SECRET = "what both machines know"
 ANSWER_BYTES = 13 * 10 * 24 * 2
 """Thirteen letters of 10 ms at 24 kHz in pcm16."""
-
-
-def children() -> set[int]:
-    """Process ids of our children, those that nobody waited for included."""
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        # A thread that ends meanwhile hands its children to another one.
-        with contextlib.suppress(FileNotFoundError):
-            found.update(map(int, (task / "children").read_text().split()))
-    return found
-
-
-async def eventually(condition: Callable[[], bool], patience_s: float = 20.0) -> None:
-    """Wait for what another thread or process brings about."""
-    async with asyncio.timeout(patience_s):
-        while not condition():  # noqa: ASYNC110 - no event of this loop tells it
-            await asyncio.sleep(0.01)
 
 
 class Talk:
@@ -73,7 +56,7 @@ class Talk:
             if error.code != "session_closed":
                 raise
         text, audio = "", 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in self._events:
                 if isinstance(event, TranscriptDelta):
                     text += event.delta
@@ -87,7 +70,7 @@ class Talk:
 
     async def end(self) -> SessionClosed:
         """Read on until the session has ended."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in self._events:
                 self._note(event)
         assert self.closed is not None
@@ -232,7 +215,7 @@ async def scripted_conversation(deployment: Deployment) -> list[tuple[str, Any]]
         for turn in range(2):
             handle.append_audio(bytes(range(256)) * 50, is_speech=True)
             handle.commit(response_create=True)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 async for event in events:
                     said.append((event.type, getattr(event, "delta", None)))
                     if isinstance(event, ResponseDone):

@@ -23,7 +23,7 @@ from duplex_sdk.protocol.duplex import (
     TranscriptDelta,
 )
 from duplex_sdk.stage.worker.descendants import shared_memory_of
-from processes import descendants, eventually, is_there
+from processes import descendants, eventually, runs
 from tiny_checkpoints import talking_model
 
 RATE_HZ = 16_000
@@ -155,5 +155,5 @@ async def test_a_server_that_is_killed_leaves_no_process_and_no_file_behind(
     assert any("EngineCore" in command for command in ours.values()), "vLLM's own processes"
     assert shared, "what they talk through"
     os.kill(server.pid, signal.SIGKILL)
-    await eventually(lambda: not any(map(is_there, ours)))
+    await eventually(lambda: not any(map(runs, ours)))
     await eventually(lambda: not any(map(os.path.exists, shared)))

@@ -6,7 +6,7 @@ import os
 import signal
 
 from duplex_sdk.stage.worker.descendants import shared_memory_of
-from processes import descendants, eventually, is_there
+from processes import descendants, eventually, runs
 from stage_talk import Talk
 
 RESTART_S = 240.0
@@ -31,7 +31,7 @@ async def test_the_end_of_the_engine_ends_its_sessions_and_it_is_started_again(
     error = stage.failed[session_id]
     assert (error.code, error.scope) == ("runtime_failed", "session")
     assert stage.dead[-1][1] == (session_id,)
-    await eventually(lambda: not any(map(is_there, (replica.pid or 0, *ours))))
+    await eventually(lambda: not any(map(runs, (replica.pid or 0, *ours))))
     await eventually(lambda: not any(map(os.path.exists, shared)))
     await stage.until(lambda: len(stage.ready) > ready, RESTART_S)
     assert len(await stage.fresh([1, 2])) == 4

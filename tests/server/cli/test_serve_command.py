@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -13,11 +12,11 @@ import socket
 import ssl
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from processes import PATIENCE_S, children, eventually, runs
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -35,7 +34,7 @@ class Served:
 
     async def wait_listening(self) -> None:
         assert self.process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while line := (await self.process.stdout.readline()).decode():
                 self.said.append(line)
                 if found := ADDRESS.search(line):
@@ -52,7 +51,7 @@ class Served:
     async def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.returncode is None:
             self.process.send_signal(number)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             code = await self.process.wait()
         if self._rest is not None:
             await self._rest
@@ -84,7 +83,7 @@ async def serve(*arguments: str, plugin: str = "scripted", **environment: str):
 
 async def run(*arguments: str, **environment: str) -> tuple[int | None, str]:
     process = await start(*arguments, **environment)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         said, _ = await process.communicate()
     return process.returncode, said.decode()
 
@@ -115,30 +114,14 @@ async def test_signal_ends_every_session_in_its_profile_and_exits_cleanly(number
     assert "Traceback" not in "".join(served.said)
 
 
-def children_of(pid: int) -> set[int]:
-    found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found.update(map(int, (task / "children").read_text().split()))
-    return found
-
-
-def runs(pid: int) -> bool:
-    """Whether it does anything yet; one that nobody reaps has no command line any more."""
-    command = Path(f"/proc/{pid}/cmdline")
-    return command.exists() and command.read_bytes() != b""
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 async def test_workers_end_with_the_server_however_it_ends(number):
     stage = ("--stage", "scripted.backend=process", "--stage", "scripted.replicas=2")
     async with serve(*stage) as served:
-        workers = children_of(served.process.pid)
+        workers = children(served.process.pid)
         assert len(workers) == 2
         await served.stop(number)
-    async with asyncio.timeout(10):
-        while any(map(runs, workers)):  # noqa: ASYNC110 - no event of this loop tells it
-            await asyncio.sleep(0.02)
+    await eventually(lambda: not any(map(runs, workers)))
 
 
 async def test_panel_says_where_what_and_how_many():

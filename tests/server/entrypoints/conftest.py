@@ -11,6 +11,7 @@ from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.protocol.duplex import DuplexEvent
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionHandle
 from duplex_server.testing import Harness
+from processes import PATIENCE_S, eventually
 
 Engine = Callable[..., AbstractAsyncContextManager[DuplexOmni]]
 ANSWER = {"text": "one two three", "ms": 200, "delay_ms": 0}
@@ -34,20 +35,13 @@ class Reader:
 
     async def until(self, kind: str, count: int = 1) -> DuplexEvent:
         """The ``count``-th event of this wire type."""
-        async with asyncio.timeout(10), self._news:
+        async with asyncio.timeout(PATIENCE_S), self._news:
             await self._news.wait_for(lambda: self.kinds.count(kind) >= count)
         return [event for event in self.events if event.type == kind][count - 1]
 
     @property
     def kinds(self) -> list[str]:
         return [event.type for event in self.events]
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread brings about."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - another thread sets no event of this loop
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

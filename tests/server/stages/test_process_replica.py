@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,33 +23,9 @@ from duplex_server.stages import (
     StageReplica,
 )
 from duplex_server.stages.process_replica import ProcessReplica, WorkerSettings
+from processes import PATIENCE_S, children, eventually, exists, runs
 
 MODELS = Path(__file__).parents[2] / "worker_models"
-PATIENCE_S = 20.0
-
-
-def is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def our_children() -> set[int]:
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        # A thread that ends meanwhile hands its children to another one.
-        with contextlib.suppress(FileNotFoundError):
-            found.update(map(int, (task / "children").read_text().split()))
-    return found
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what another process brings about."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - no event of this loop tells it
-            await asyncio.sleep(0.01)
 
 
 class Yard:
@@ -113,12 +88,12 @@ class Yard:
 def no_leaks(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    before, threads = our_children(), threading.active_count()
+    before, threads = children(), threading.active_count()
     # A short name: the address of a socket is no longer than a hundred characters.
     folder = tmp_path_factory.mktemp("s")
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     yield
-    assert our_children() == before
+    assert children() == before
     assert threading.active_count() <= threads
     assert list(folder.iterdir()) == []
 
@@ -234,7 +209,7 @@ class TestDeath:
         await yard.heard.until(lambda: (0, 1) in yard.heard.ready)
         assert [status.state for status in pool.replicas] == ["ready", "ready"]
         assert pool.replicas[1].pid == other
-        assert not is_there(victim)
+        assert not exists(victim)
         yard.submit(pool, "b", text="unharmed")
         await yard.heard.until(lambda: bool(yard.heard.outputs))
         await pool.close("a")
@@ -262,21 +237,15 @@ class TestDeath:
         await yard.heard.until(lambda: bool(yard.heard.failed))
         assert "took longer than 0.3 s" in yard.heard.failed[0][1].message
         assert pid is not None
-        await eventually(lambda: not is_there(pid))
+        await eventually(lambda: not exists(pid))
 
     async def test_what_a_worker_started_ends_with_it(self, yard: Yard) -> None:
         pool = await yard.pool(child=True)
         (child,) = await pool.call("child", {}, timeout_s=5.0)
-        assert is_there(child)
+        assert runs(child)
         os.kill(pool.replicas[0].pid or 0, signal.SIGKILL)
         await yard.heard.until(lambda: (0, 1) in yard.heard.ready)
-
-        def is_gone() -> bool:
-            status = Path(f"/proc/{child}/stat")
-            # Without a reaper in its container an orphan stays a zombie.
-            return not status.exists() or " Z " in status.read_text()
-
-        await eventually(is_gone)
+        await eventually(lambda: not runs(child))
 
     async def test_a_call_under_way_fails_with_its_worker(self, yard: Yard) -> None:
         pool = await yard.pool()
@@ -396,13 +365,13 @@ class TestLoading:
             await starting
 
     async def test_stop_while_one_restarts_leaves_nothing(self, yard: Yard) -> None:
-        before = our_children()
+        before = children()
         pool = await yard.pool(load_s=0.3)
         os.kill(pool.replicas[0].pid or 0, signal.SIGKILL)
         await eventually(lambda: len(yard.made) == 2 and yard.made[1].pid is not None)
         await pool.stop(1.0)
         # Other tests of this run may have children of their own.
-        await eventually(lambda: our_children() <= before)
+        await eventually(lambda: children() <= before)
 
     async def test_stop_waits_no_longer_than_told(self, yard: Yard) -> None:
         pool = await yard.pool()

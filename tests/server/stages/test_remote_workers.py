@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ from duplex_server.stages import (
 )
 from duplex_server.stages.process_replica import ProcessReplica, WorkerSettings
 from duplex_server.stages.remote_worker import RemotePlace
+from processes import PATIENCE_S, children, eventually, wait_until
 
 MODELS = Path(__file__).parents[2] / "worker_models"
-PATIENCE_S = 20.0
 SECRET = "a secret that both sides know"
 
 
@@ -65,10 +64,7 @@ class Machine:
         return stream
 
     def children(self) -> set[int]:
-        found: set[int] = set()
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            found.update(map(int, (task / "children").read_text().split()))
-        return found
+        return children(self.process.pid)
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -103,10 +99,7 @@ def shared_machine() -> Iterator[Machine]:
 @pytest.fixture
 def machine(shared_machine: Machine) -> Machine:
     """One that runs nothing yet."""
-    deadline = time.monotonic() + PATIENCE_S
-    while shared_machine.children():
-        assert time.monotonic() < deadline, "a worker is left over"
-        time.sleep(0.01)
+    wait_until(lambda: not shared_machine.children())
     return shared_machine
 
 
@@ -158,13 +151,6 @@ async def field(shop: Any) -> AsyncIterator[Field]:
     yield field
     for pool in field.pools:
         await pool.stop(2.0)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Wait for what another process brings about."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - no event of this loop tells it
-            await asyncio.sleep(0.01)
 
 
 class TestServed:
@@ -325,10 +311,7 @@ class TestAdmission:
             nonce = stream.recv(1000)[len(GREETING) :]
             stream.sendall(bytes(NONCE_BYTES) + proofs_of(SECRET, nonce, bytes(NONCE_BYTES)).engine)
             assert stream.recv(1) == b"="
-        deadline = time.monotonic() + PATIENCE_S
-        while machine.children():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: not machine.children())
 
     def test_strangers_that_say_nothing_keep_nobody_out(self, machine: Machine) -> None:
         strangers = [machine.connect() for _ in range(15)]
