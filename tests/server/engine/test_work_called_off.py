@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from duplex_sdk.plugin import (
+    DuplexModelPlugin,
     DuplexSessionRuntimeConfig,
     DuplexStagePort,
     DuplexStageRequestContext,
@@ -24,6 +26,8 @@ from duplex_sdk.plugin import (
 from duplex_sdk.session.engine_session import DuplexEngineSession
 from duplex_sdk.stage import Json
 from duplex_sdk.testing.cancel_points import CancelPoint, Moment
+from duplex_sdk.testing.scripted import plugin as scripted
+from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSessionHandle
 from duplex_server.testing import Harness
@@ -37,6 +41,12 @@ SCRIPT = {
     "faults": [WAITS, WAITS | {"where": "config"}],
 }
 PORT_CALLS = ("submit", "abort_requests", "cleanup", "release_session")
+
+
+class PlansAtOnce(Scripted):
+    """Needs no task for a plan."""
+
+    prepare_append_plan = DuplexModelPlugin.prepare_append_plan
 
 
 class Port(DuplexStagePort):
@@ -249,6 +259,24 @@ async def test_work_cancelled_at_any_wait_leaves_nothing(moment: Moment) -> None
             await bench.assert_empty()
             reached = point.reached
         assert place > 20
+
+
+async def test_a_cancel_that_overtakes_units_on_their_way_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="duplex_server")
+    at_once = dataclasses.replace(scripted, factory=f"{__name__}:{PlansAtOnce.__name__}")
+    async with Harness().engine(at_once, {"script": {"turns": "native"}}) as omni:
+        handle = await omni.open_session({"auto_response": True})
+        # They reach the session in one turn of its loop: the stage takes two, the next one waits.
+        for _ in range(4):
+            handle.append_audio(SPEECH)
+        handle.cancel_input()
+        await handle.close()
+        told = await asyncio.wait_for(read(handle), 10)
+    assert "error" not in told
+    assert [each.message for each in caplog.records if "called off" in each.message]
+    assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 async def raises(place: int, wrong: int) -> None:

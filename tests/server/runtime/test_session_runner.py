@@ -63,6 +63,7 @@ from duplex_server.runtime.output_buffer import DuplexOutputBuffer, OutputLimits
 from duplex_server.runtime.services import EngineServices, RunnerOwner
 from duplex_server.runtime.session_runner import PERFORMERS, DuplexSessionRunner
 from duplex_server.runtime.timers import Timers
+from duplex_server.stages import RequestCancelledError, StageUnavailableError
 
 HEARTBEAT = CommandReceived(Heartbeat())
 SUBMISSION = DuplexStageSubmission(
@@ -337,6 +338,36 @@ async def test_an_op_that_hangs_is_given_up_once(bench: Callable[..., Bench], na
     (seen,) = await subject.outcome(outcome)
     assert (seen.op, seen.fault.code) == (7, "timeout")
     assert hang.cancelled()
+
+
+@pytest.mark.parametrize(
+    ("error", "level", "traced"),
+    [
+        (RequestCancelledError("the request was aborted"), logging.DEBUG, False),
+        (StageUnavailableError("no replica is ready"), logging.WARNING, False),
+        (ZeroDivisionError("a bug"), logging.WARNING, True),
+    ],
+)
+async def test_what_a_failed_op_logs_tells_outcomes_from_bugs(
+    bench: Callable[..., Bench],
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    level: int,
+    traced: bool,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="duplex_server")
+
+    def fail() -> None:
+        raise error
+
+    subject = bench()
+    subject.does("submit", fail)
+    subject.on(CommandReceived, SubmitUnit(7, SUBMISSION))
+    subject.runner.feed(HEARTBEAT)
+    assert [each.fault is None for each in subject.of(UnitSubmitted)] == [False]
+    assert [(each.levelno, each.exc_info is not None) for each in caplog.records] == [
+        (level, traced)
+    ]
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -11,7 +11,7 @@ from duplex_sdk.stage import StageError, StageOutput, StageSession
 from duplex_server.stages import StageUnavailableError
 
 from .errors import RequestFailedError
-from .orchestrator_base import OrchestratorBase, RequestCancelledError
+from .orchestrator_base import OrchestratorBase
 from .streams import RequestState, Stream, prompt_size
 from .turn_requests import AbortRequest, AddRequest, AnswerPiece, TurnRequestState, UpdateRequest
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .figures import EngineFigures
 
-__all__ = ["Orchestrator", "OrchestratorBase", "RequestCancelledError"]
+__all__ = ["Orchestrator", "OrchestratorBase"]
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from duplex_sdk.stage import StageError, StageInputContext, StageOutput, UnitReq
 
 from duplex_server.stages import StageListener, StageUnavailableError
 
-from .stage_flow import RequestCancelledError, StageFlow
+from .stage_flow import StageFlow
 from .streams import RequestState, Stream
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from .figures import EngineFigures
 
-__all__ = ["OrchestratorBase", "RequestCancelledError"]
+__all__ = ["OrchestratorBase"]
 
 logger = logging.getLogger(__name__)
 

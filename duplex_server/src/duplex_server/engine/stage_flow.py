@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING
 
 from duplex_sdk.stage import StageSession, UnitRequest
 
-from duplex_server.stages import StageUnavailableError
+from duplex_server.stages import RequestCancelledError, StageUnavailableError
 
 from .streams import Stream, prompt_size
 
 if TYPE_CHECKING:
     from duplex_server.stages import StagePool
 
-__all__ = ["RequestCancelledError", "StageFlow"]
-
-
-class RequestCancelledError(StageUnavailableError):
-    """The request was aborted while it waited for the stage."""
+__all__ = ["StageFlow"]
 
 
 class StageFlow:

@@ -8,7 +8,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from duplex_sdk.errors import DuplexError
 from duplex_sdk.session.inputs import Fault, Input
+
+from duplex_server.stages import RequestCancelledError
 
 from .eager import run_eagerly
 
@@ -186,7 +189,13 @@ class PendingOps:
         self._deadline.set(None if oldest is None else oldest.due)
 
     def _failure(self, op: int, kind: OpKind, error: BaseException) -> Input:
-        logger.warning("%s of a session failed", kind.name, exc_info=error)
+        if isinstance(error, RequestCancelledError):
+            # The session's own doing: a cancel overtook the work, and nobody waits for its outcome.
+            logger.debug("%s of a session was called off: %s", kind.name, error)
+        elif isinstance(error, DuplexError):
+            logger.warning("%s of a session failed: %s", kind.name, error)
+        else:
+            logger.warning("%s of a session failed", kind.name, exc_info=error)
         return kind.failed(op, Fault(getattr(error, "code", kind.code), str(error) or kind.name))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from .deployment import Deployment
 from .errors import (
     NoCreditError,
+    RequestCancelledError,
     StageCallError,
     StageSettingError,
     StageUnavailableError,
@@ -30,6 +31,7 @@ __all__ = [
     "ReplicaSink",
     "ReplicaState",
     "ReplicaStatus",
+    "RequestCancelledError",
     "RestartPolicy",
     "StageCallError",
     "StageListener",

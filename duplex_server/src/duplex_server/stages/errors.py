@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from duplex_sdk.errors import DuplexError
 
-__all__ = ["NoCreditError", "StageCallError", "StageSettingError", "StageUnavailableError"]
+__all__ = [
+    "NoCreditError",
+    "RequestCancelledError",
+    "StageCallError",
+    "StageSettingError",
+    "StageUnavailableError",
+]
 
 
 class StageUnavailableError(DuplexError):
     """No replica of the stage can take the session: none is alive, or all are full."""
+
+
+class RequestCancelledError(StageUnavailableError):
+    """The request's owner called it off before the stage took it: an outcome, and no failure."""
 
 
 class NoCreditError(DuplexError):
