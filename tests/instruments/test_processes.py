@@ -10,7 +10,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from processes import children, descendants, eventually, exists, runs, wait_until
+from patience import wait_until
+from processes import children, descendants, exists, runs
 
 FAMILY = """
 import subprocess, sys
@@ -73,18 +74,6 @@ def test_threads_that_end_and_children_that_go_meanwhile_are_no_error() -> None:
         over.set()
         for thread in busy:
             thread.join()
-
-
-async def test_what_does_not_come_about_is_a_timeout() -> None:
-    with pytest.raises(TimeoutError):
-        await eventually(lambda: False, 0.02)
-    with pytest.raises(TimeoutError):
-        wait_until(lambda: False, 0.02)
-
-
-async def test_what_came_about_is_not_waited_for() -> None:
-    await eventually(lambda: True, 0.0)
-    wait_until(lambda: True, 0.0)
 
 
 def test_a_stopped_process_still_runs(child: subprocess.Popen[bytes]) -> None:

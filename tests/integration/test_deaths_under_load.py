@@ -29,7 +29,8 @@ from duplex_sdk.protocol.duplex import (
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSessionHandle
 from duplex_server.stages import Deployment, ReplicaStatus, RestartPolicy
 from duplex_server.testing import Harness, RunningServer
-from processes import PATIENCE_S, children, eventually
+from patience import PATIENCE_S, eventually
+from processes import children
 
 MODELS = Path(__file__).parents[1] / "worker_models"
 STAGES = ("text", "tone", "codec")

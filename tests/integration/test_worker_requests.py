@@ -19,7 +19,7 @@ from duplex_sdk.protocol.duplex import ResponseDone, TranscriptDelta
 from duplex_server.entrypoints import AsyncOmni, DuplexSessionHandle, RequestFailedError, TurnModel
 from duplex_server.stages import Deployment, ReplicaStatus, RestartPolicy
 from duplex_server.testing import Harness
-from processes import PATIENCE_S, eventually
+from patience import PATIENCE_S, eventually
 
 MODELS = Path(__file__).parents[1] / "worker_models"
 STAGES = ("text", "tone", "codec")

@@ -27,7 +27,8 @@ from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSess
 from duplex_server.serving.health import health_status
 from duplex_server.stages import Deployment, ReplicaStatus, RestartPolicy
 from duplex_server.testing import Harness
-from processes import PATIENCE_S, children, eventually
+from patience import PATIENCE_S, eventually
+from processes import children
 
 MODELS = Path(__file__).parents[1] / "worker_models"
 STAGES = ("text", "tone", "codec")

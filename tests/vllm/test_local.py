@@ -23,7 +23,8 @@ from duplex_sdk.protocol.duplex import (
     TranscriptDelta,
 )
 from duplex_sdk.stage.worker.descendants import shared_memory_of
-from processes import descendants, eventually, runs
+from patience import eventually
+from processes import descendants, runs
 from tiny_checkpoints import talking_model
 
 RATE_HZ = 16_000

@@ -6,7 +6,8 @@ import os
 import signal
 
 from duplex_sdk.stage.worker.descendants import shared_memory_of
-from processes import descendants, eventually, runs
+from patience import eventually
+from processes import descendants, runs
 from stage_talk import Talk
 
 RESTART_S = 240.0

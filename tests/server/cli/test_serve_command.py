@@ -16,7 +16,8 @@ from typing import Any
 
 import httpx
 import pytest
-from processes import PATIENCE_S, children, eventually, runs
+from patience import PATIENCE_S, eventually
+from processes import children, runs
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 

@@ -11,7 +11,7 @@ from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.protocol.duplex import DuplexEvent
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionHandle
 from duplex_server.testing import Harness
-from processes import PATIENCE_S, eventually
+from patience import PATIENCE_S, eventually
 
 Engine = Callable[..., AbstractAsyncContextManager[DuplexOmni]]
 ANSWER = {"text": "one two three", "ms": 200, "delay_ms": 0}

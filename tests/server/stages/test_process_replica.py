@@ -23,7 +23,8 @@ from duplex_server.stages import (
     StageReplica,
 )
 from duplex_server.stages.process_replica import ProcessReplica, WorkerSettings
-from processes import PATIENCE_S, children, eventually, exists, runs
+from patience import PATIENCE_S, eventually
+from processes import children, exists, runs
 
 MODELS = Path(__file__).parents[2] / "worker_models"
 

@@ -27,7 +27,8 @@ from duplex_server.stages import (
 )
 from duplex_server.stages.process_replica import ProcessReplica, WorkerSettings
 from duplex_server.stages.remote_worker import RemotePlace
-from processes import PATIENCE_S, children, eventually, wait_until
+from patience import PATIENCE_S, eventually, wait_until
+from processes import children
 
 MODELS = Path(__file__).parents[2] / "worker_models"
 SECRET = "a secret that both sides know"
