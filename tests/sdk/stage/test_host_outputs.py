@@ -250,6 +250,30 @@ class TestFields:
         rig.unit("a")
         assert rig.step().report.nan_samples == 0
 
+    @pytest.mark.parametrize(
+        ("bits", "count"),
+        [
+            (0x7F800000, 1),
+            (0xFF800000, 1),
+            (0x7F800001, 1),
+            (0xFFFFFFFF, 1),
+            (0x7F7FFFFF, 0),
+            (0xFF000000, 0),
+            (0x3F80FF7F, 0),
+            (0x80000000, 0),
+        ],
+    )
+    def test_every_pattern_that_is_no_number_is_found_and_no_number_is_touched(
+        self, rig: Any, bits: int, count: int
+    ) -> None:
+        data = np.array([0, bits, 0], dtype="<u4").tobytes()
+        rig.model.on_unit = lambda unit, now: [unit.output(audio=PcmChunk(data, RATE))]
+        rig.open("a")
+        rig.unit("a")
+        result = rig.step()
+        assert result.report.nan_samples == count
+        assert result.outputs[0].audio.data == (bytes(12) if count else data)
+
 
 class TestLongAudio:
     def cut(self, rig: Any, count: int, **fields: Any) -> list[StageOutput]:

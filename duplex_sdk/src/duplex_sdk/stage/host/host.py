@@ -212,8 +212,8 @@ class StageHost(UnitHost):
         """When ``step`` has something to do, maybe already; None: not before something arrives."""
         if self._result or self._touched:
             return self._clock()
-        prefill = self._prefills.next_due()
         batch = self._schedule.next_due(len(self._sessions))
+        prefill = self._prefills.next_due() if self._prefills else None
         if prefill is None or batch is None:
             return batch if prefill is None else prefill
         return min(prefill, batch)
@@ -224,13 +224,15 @@ class StageHost(UnitHost):
         Returns:
             Everything that happened since the last call.
         """
-        self._run_prefills(self._clock())
+        if self._prefills:
+            self._run_prefills(self._clock())
         now = self._clock()
         self._schedule.wake_ticks(now)
         batch = self._schedule.take(now, len(self._sessions))
         if batch:
             self._run(batch)
-        self._report_idle()
+        if self._touched:
+            self._report_idle()
         result, self._result = self._result, HostResult()
         return result
 
@@ -258,19 +260,24 @@ class StageHost(UnitHost):
 
     def _run(self, batch: list[HostedSession]) -> None:
         began = self._clock()
-        ready = [hosted for hosted in batch if self._is_up_to_date(hosted)]
-        work = [(hosted, *hosted.next_unit()) for hosted in ready]
-        units = [unit for _, unit, _ in work]
+        ready: list[tuple[HostedSession, QueuedUnit | None]] = []
+        units: list[StageUnit[Any]] = []
+        for hosted in batch:
+            if hosted.update_due and not self._tell_update(hosted):
+                continue
+            unit, queued = hosted.next_unit()
+            units.append(unit)
+            ready.append((hosted, queued))
         try:
             outputs = self._step_model(units, began)
         except BatchLostError as error:
             outputs = []
-            for hosted in ready:
+            for hosted, _ in ready:
                 self._fail(hosted, f"step: {error}")
         ended = self._clock()
         self._keep(outputs, began)
         late = 0
-        for hosted, _, queued in work:
+        for hosted, queued in ready:
             if queued is not None:
                 self._give_back(queued.unit)
                 since = max(queued.arrived, hosted.live_since)
@@ -295,10 +302,8 @@ class StageHost(UnitHost):
         hosted = self._sessions.get(session_id)
         return hosted is not None and request_id in hosted.requests
 
-    def _is_up_to_date(self, hosted: HostedSession) -> bool:
+    def _tell_update(self, hosted: HostedSession) -> bool:
         """Tell the model what changed; false when the session failed over it."""
-        if not hosted.update_due:
-            return True
         hosted.update_due = False
         try:
             self._call(self._model.update, hosted.state, hosted.session)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
+
 from duplex_sdk.stage.types import StagePrompt, StageSession, StageUnit, UnitRequest
 
 __all__ = ["HostedSession", "QueuedUnit"]
@@ -15,8 +17,7 @@ MOST_REQUESTS = 8
 """A session answers its turn and a few questions beside it; older requests are over."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedUnit:
+class QueuedUnit(msgspec.Struct, frozen=True):
     """A unit that waits; ``arrived`` in seconds, ``order`` breaks ties between sessions."""
 
     unit: UnitRequest

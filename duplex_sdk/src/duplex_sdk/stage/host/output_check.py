@@ -60,9 +60,10 @@ class OutputCheck:
             )
         if len(audio.data) % SAMPLE_BYTES:
             raise OutputFaultError("audio must be whole float32 samples")
-        samples = audio.numpy()
-        # A sum of squares is finite only if every sample is; asking each takes three times as long.
-        if math.isfinite(samples.dot(samples)):
+        # Only what is no number, and nothing below 1e38, begins with one of these bytes. Looking at
+        # bytes is quicker than asking numpy, which lets go of the interpreter for every question.
+        first_bytes = audio.data[SAMPLE_BYTES - 1 :: SAMPLE_BYTES]
+        if 0x7F not in first_bytes and 0xFF not in first_bytes:
             return audio
         return self._mended(audio)
 

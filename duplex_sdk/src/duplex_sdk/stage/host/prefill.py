@@ -22,6 +22,10 @@ class PrefillQueue:
         self._order = itertools.count()
         self._heap: list[tuple[float, int, HostedSession]] = []
 
+    def __bool__(self) -> bool:
+        """Whether anybody may be waiting."""
+        return bool(self._heap)
+
     def put(self, session: HostedSession, at: float) -> None:
         """The session's next slice is due at this time."""
         heappush(self._heap, (at, next(self._order), session))
