@@ -99,6 +99,8 @@ def test_engine_arguments_of_a_vllm_stage_are_merged() -> None:
             "stages.ear.worker_python",
             "runs as 'inline' has no workers",
         ),
+        ({"ear": {"backend": "ray"}}, "stages.ear.backend", "does not run as 'ray'"),
+        ({"ear": {"vllm": {"model": "m"}}}, "stages.ear.vllm", "takes no arguments of vLLM"),
     ],
 )
 def test_what_cannot_be_names_the_setting(stages: dict[str, Any], path: str, says: str) -> None:
@@ -110,8 +112,20 @@ def test_what_cannot_be_names_the_setting(stages: dict[str, Any], path: str, say
 
 def test_a_stage_that_is_no_process_cannot_have_another_interpreter() -> None:
     here = PipelineConfig(stages=(StageConfig("ear", model="m:Ear", backends=("inline",)),))
-    with pytest.raises(StageSettingError, match="worker_python"):
+    with pytest.raises(StageSettingError, match="ear does not run in a worker") as failure:
         Deployment(worker_python=OTHER).apply(here)
+    assert (failure.value.path, failure.value.hint) == ("worker_python", "it may run as: inline")
+    with pytest.raises(StageSettingError, match="does not run in a worker") as failure:
+        Deployment(stages={"ear": {"worker_python": "/opt/p"}}).apply(here)
+    assert failure.value.path == "stages.ear.worker_python"
+
+
+def test_a_backend_that_this_server_does_not_have_is_passed_over() -> None:
+    first = PipelineConfig(stages=(StageConfig("ear", model="m:Ear", backends=("ray", "inline")),))
+    assert Deployment().apply(first).stages[0].backends == ("inline",)
+    alone = PipelineConfig(stages=(StageConfig("ear", model="m:Ear", backends=("ray",)),))
+    with pytest.raises(StageSettingError, match="it runs as ray alone"):
+        Deployment().apply(alone)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,15 @@ from .errors import StageSettingError
 from .remote_worker import RemotePlace
 from .restart_policy import RestartPolicy
 
-__all__ = ["Deployment"]
+__all__ = ["BACKENDS", "Deployment"]
 
 _WORKERS = "workers"
 _PYTHON = "worker_python"
 _IN_WORKERS = ("process", "vllm")
 """Backends that run a replica in a worker."""
+
+BACKENDS = ("inline", *_IN_WORKERS)
+"""Those of this server."""
 
 _MERGED = frozenset({"options", "sampling", "vllm"})
 """Mappings of which a deployment may change single keys; everything else it replaces."""
@@ -107,7 +110,12 @@ class Deployment:
             changes.setdefault("replicas", len(places))
         for name in (_WORKERS, _PYTHON):
             changes.pop(name, None)
-        changes["backends"] = (self._backend(path, stage, changes.pop("backend", None)),)
+        backend = self._backend(path, stage, changes.pop("backend", None))
+        if "vllm" in changes and backend != "vllm":
+            raise StageSettingError(
+                f"{path}.vllm", f"a stage that runs as '{backend}' takes no arguments of vLLM"
+            )
+        changes["backends"] = (backend,)
         if self.device is not None:
             changes.setdefault("device", self.device)
         for name in _MERGED & changes.keys():
@@ -126,17 +134,30 @@ class Deployment:
                 raise StageSettingError(
                     f"{path}.{name}", f"a stage that runs as '{wanted}' has no workers"
                 )
+        here = [backend for backend in stage.backends if backend in BACKENDS]
+        hint = f"it may run as: {', '.join(here) or 'nothing that this server has'}"
         if wanted is None:
-            if self.python_of(stage.id) is None and not self._addresses(stage.id):
-                return stage.backends[0]
-            allowed = (backend for backend in stage.backends if backend in _IN_WORKERS)
-            wanted = next(allowed, _IN_WORKERS[0])
-            if not {_PYTHON, _WORKERS} & self.stages.get(stage.id, {}).keys():
-                path = f"worker_python: {path}"
-        if wanted not in stage.backends:
+            elsewhere = self.python_of(stage.id) is not None or self._addresses(stage.id)
+            allowed = [backend for backend in here if backend in _IN_WORKERS or not elsewhere]
+            if not allowed:
+                raise self._unfit(path, stage, hint)
+            return allowed[0]
+        if wanted not in here:
             raise StageSettingError(
-                f"{path}.backend",
-                f"the stage does not run as '{wanted}'",
-                hint=f"it allows: {', '.join(stage.backends)}",
+                f"{path}.backend", f"the stage does not run as '{wanted}'", hint=hint
             )
         return wanted
+
+    def _unfit(self, path: str, stage: StageConfig, hint: str) -> StageSettingError:
+        """What to blame for a stage that can't run where it would have to."""
+        told = self.stages.get(stage.id, {})
+        for name in (_WORKERS, _PYTHON):
+            if told.get(name):
+                return StageSettingError(
+                    f"{path}.{name}", "the stage does not run in a worker", hint=hint
+                )
+        if self.worker_python is not None:
+            reason = f"stage {stage.id} does not run in a worker"
+            return StageSettingError(_PYTHON, reason, hint=hint)
+        alone = f"it runs as {', '.join(stage.backends)} alone"
+        return StageSettingError(path, alone, hint=hint)

@@ -62,6 +62,7 @@ class ReplicaSlot:
         sessions: those bound to it.
         failures: in a row, without having worked for a while in between.
         ready_at: when it was last loaded.
+        restarting: fills the place again; None: that was never needed.
     """
 
     id: int
@@ -73,6 +74,7 @@ class ReplicaSlot:
     sessions: set[str] = field(default_factory=set)
     failures: int = 0
     ready_at: float = 0.0
+    restarting: asyncio.Task[None] | None = None
 
     @property
     def has_room(self) -> bool:
@@ -121,7 +123,6 @@ class ReplicaKeeper:
         self._clock = clock
         self._on_ready = on_ready
         self._slots = [ReplicaSlot(index) for index in range(config.replicas)]
-        self._restarting: set[asyncio.Task[None]] = set()
         self.stopped = False
 
     @property
@@ -192,7 +193,7 @@ class ReplicaKeeper:
     async def stop(self, grace_s: float) -> None:
         """End them all, and start none again."""
         self.stopped = True
-        restarting = tuple(self._restarting)
+        restarting = [slot.restarting for slot in self._slots if slot.restarting is not None]
         for task in restarting:
             task.cancel()
         # One that was just loading takes its process with it; that must be over when we return.
@@ -227,12 +228,12 @@ class ReplicaKeeper:
 
     def restart(self, slot: ReplicaSlot) -> None:
         """Fill a dead one's place again, after the policy's pause, until that succeeds."""
-        task = asyncio.get_running_loop().create_task(self._restart(slot))
-        self._restarting.add(task)
-        task.add_done_callback(self._restarting.discard)
+        slot.restarting = asyncio.get_running_loop().create_task(self._restart(slot))
 
     def take_out(self, replica_id: int) -> tuple[ReplicaSlot, StageReplica | None]:
-        """Leave a place empty for good; whoever was there is handed over, to be stopped.
+        """Leave a place empty for good; whoever worked there is handed over, to be stopped.
+
+        One that was just loading is called off and ends by itself.
 
         Raises:
             IndexError: there is no such place.
@@ -241,16 +242,21 @@ class ReplicaKeeper:
             raise IndexError(f"stage {self._name} has no replica {replica_id}")
         slot = self._slots[replica_id]
         replica, slot.replica, slot.state = slot.replica, None, "evicted"
+        if slot.restarting is not None and not slot.restarting.done():
+            slot.restarting.cancel()
+            return slot, None
         return slot, replica
 
     async def _load(self, slot: ReplicaSlot, progress: Progress) -> None:
         slot.state = "loading"
-        replica = self._make_replica(slot.id)
-        slot.replica = replica
         try:
+            # Making it already looks for its device.
+            replica = slot.replica = self._make_replica(slot.id)
             slot.info = await replica.start(progress)
         except BaseException:
-            slot.replica, slot.state = None, "dead"
+            slot.replica = None
+            # Who called it off may have taken the place out of service.
+            slot.state = "dead" if slot.state == "loading" else slot.state
             raise
         slot.state, slot.ready_at = "ready", self._clock()
         self._on_ready(slot)
