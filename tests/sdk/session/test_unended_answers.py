@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from duplex_sdk.protocol.duplex import AudioDelta, Commit, CreateResponse
+from duplex_sdk.protocol.duplex import (
+    AudioDelta,
+    Commit,
+    CreateResponse,
+    ResponseCreated,
+    ResponseDone,
+)
 from duplex_sdk.session import inputs
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import SessionLab
@@ -95,14 +101,43 @@ def test_what_is_said_out_of_turn_where_nobody_asks_ends_as_well() -> None:
     assert answered(lab) == "completed"
 
 
-def test_idleness_ends_it_there_too_but_not_what_has_not_begun_to_speak() -> None:
+def test_idleness_ends_it_there_too() -> None:
     script = {"turns": "commit", "answers": [{"ms": 400, "delay_ms": 0}]}
     lab = SessionLab(Scripted({"script": script}), {"auto_response": True})
-    lab.send(CreateResponse())
-    idle = inputs.StagesIdle(lab.session.epoch, lab.session.accepted_seq)
-    lab.feed(idle)
-    assert "response.done" not in lab.types()
     assert answered(lab) == "completed"
     lab.stage_output(lab.submitted[-1].context, text="once more")
     lab.feed(inputs.StagesIdle(lab.session.epoch, lab.session.accepted_seq))
     assert lab.types().count("response.done") == lab.types().count("response.created")
+
+
+@pytest.mark.parametrize("kind", [Early, Scripted])
+@pytest.mark.parametrize("auto", [False, True])
+def test_a_question_answered_with_nothing_ends_as_listened_to(
+    kind: type[Scripted], auto: bool
+) -> None:
+    script = {"turns": "commit", "answers": [None, {"ms": 400}]}
+    lab = SessionLab(kind({"script": script}), {"auto_response": auto})
+    lab.send(CreateResponse())
+    # Sound that goes on meanwhile is no answer.
+    lab.speak(300)
+    body = last(lab, "response.listen")
+    done = last(lab, "response.done")["response"]
+    assert body["response_id"] == done["id"]
+    assert (done["status"], done["output"]) == ("completed", [])
+    assert done["metadata"]["duplex"]["decision"] == "listen"
+    assert answered(lab) == "completed"
+    created = [event.response_id for event in lab.events if isinstance(event, ResponseCreated)]
+    ended = [event.response_id for event in lab.events if isinstance(event, ResponseDone)]
+    assert created == ended
+    assert len(set(created)) == 2
+
+
+@pytest.mark.parametrize("auto", [False, True])
+def test_a_question_answered_late_is_not_given_up_for_sound_that_goes_on(auto: bool) -> None:
+    script = {"turns": "commit", "answers": [{"ms": 400, "delay_ms": 1500}]}
+    lab = SessionLab(Scripted({"script": script}), {"auto_response": auto})
+    lab.send(CreateResponse())
+    lab.pause(3000)
+    done = last(lab, "response.done")["response"]
+    assert done["metadata"]["duplex"]["decision"] == "speak"
+    assert lab.types().count("response.created") == 1

@@ -294,9 +294,9 @@ class OutputFlow:
     def idle(self, item: StagesIdle) -> None:
         """All stages fell silent: a turn-mode response that is open has ended, said or not.
 
-        A model that speaks from unit to unit is silent between any two of them; one that answers
-        unasked, before its next answer begins. What it says beside the conversation, it says
-        unasked from its beginning to its end.
+        A model that speaks from unit to unit is silent between any two of them, as long as the
+        session gives it units. What it says beside the conversation, it says unasked from its
+        beginning to its end.
         """
         state = self._state
         response = state.response
@@ -306,7 +306,7 @@ class OutputFlow:
         self.silence_watch.idle(item)
         if response is None or self._appends.answering:
             return
-        if state.auto_responds and (self._continuations.enabled or not response.item_open):
+        if state.auto_responds and self._continuations.enabled:
             return
         if self._continuations.enabled:
             self._continuations.wanted()
