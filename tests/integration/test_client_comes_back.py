@@ -41,11 +41,14 @@ from duplex_sdk.protocol.duplex import (
 )
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.testing import Harness, RunningServer
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TURNS = int(os.environ.get("DUPLEX_RUDE_ROUNDS", "60")) // 3
-AT_ONCE = Reconnect(first_delay_s=0.001, max_delay_s=0.05, give_up_s=20)
+AT_ONCE = Reconnect(first_delay_s=0.001, max_delay_s=0.05, give_up_s=PATIENCE_S)
+SILENT_S = 1.0
+"""A server that says nothing for so long counts as gone; a busy one must not."""
 ANSWER_MS = 600
 SCRIPT = {
     "turns": "commit",
@@ -140,7 +143,7 @@ async def server() -> AsyncIterator[RunningServer]:
 
 async def turn(client: DuplexClient) -> None:
     """One question and its answer, each step confirmed; then a refusal, and an item."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_S):
         events = client.events()
         await client.append_audio(tone(100, 16_000), is_speech=True)
         await (await client.commit()).acknowledged()
@@ -159,7 +162,7 @@ async def conversation(server: RunningServer, network: Network) -> list[DuplexEv
     seen = client.events(size=4096)
     async with client:
         await turn(client)
-        answered = asyncio.create_task(client.wait_for(SessionHeartbeatAck, 15))
+        answered = asyncio.create_task(client.wait_for(SessionHeartbeatAck, PATIENCE_S))
         await client.send({"type": "session.heartbeat"})
         await answered
         network.before = network.after = never
@@ -247,13 +250,13 @@ async def test_dead_connection_is_noticed_and_replaced(server: RunningServer) ->
     client = server.client(
         reconnect=AT_ONCE,
         heartbeat_s=0.1,
-        heartbeat_timeout_s=0.2,
+        heartbeat_timeout_s=SILENT_S,
         socket_factory=network.open,
     )
     async with client:
         events = client.events()
         network.mute = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in events:
                 if isinstance(event, ConnectionResumed):
                     break
@@ -262,12 +265,14 @@ async def test_dead_connection_is_noticed_and_replaced(server: RunningServer) ->
 
 
 async def test_server_that_was_stopped_for_a_while_is_come_back_to() -> None:
-    patient = Reconnect(first_delay_s=0.01, max_delay_s=0.1, attempt_timeout_s=0.3, give_up_s=20)
+    patient = Reconnect(
+        first_delay_s=0.01, max_delay_s=0.1, attempt_timeout_s=SILENT_S, give_up_s=PATIENCE_S
+    )
     async with ServerProcess("--plugin", "scripted", "--max-sessions", "1") as frozen:
         client = DuplexClient(
-            frozen.url, reconnect=patient, heartbeat_s=0.1, heartbeat_timeout_s=0.2
+            frozen.url, reconnect=patient, heartbeat_s=0.1, heartbeat_timeout_s=SILENT_S
         )
-        async with client, asyncio.timeout(30):
+        async with client, asyncio.timeout(PATIENCE_S):
             events = client.events(size=4096)
             os.kill(frozen.pid, signal.SIGSTOP)
             try:
@@ -276,7 +281,7 @@ async def test_server_that_was_stopped_for_a_while_is_come_back_to() -> None:
                     if isinstance(event, ConnectionLost):
                         break
                 # Some tries are under way: the server will see them all at once.
-                await asyncio.sleep(1)
+                await asyncio.sleep(2 * SILENT_S)
             finally:
                 os.kill(frozen.pid, signal.SIGCONT)
             committed = await (await client.commit()).acknowledged()
@@ -294,7 +299,7 @@ async def test_reports_of_the_player_reach_the_history(server: RunningServer) ->
         await client.append_audio(tone(100, 16_000), is_speech=True)
         await client.commit(response_create=True)
         heard: list[float] = []
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in events:
                 if isinstance(event, PlaybackAcknowledged):
                     heard.append(event.event["played_ms"])
@@ -313,7 +318,7 @@ async def test_interrupt_silences_and_tells_what_was_heard(server: RunningServer
         client.attach(queue, report_interval_s=60)
         await client.append_audio(tone(100, 16_000), is_speech=True)
         await client.commit(response_create=True)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in events:
                 if isinstance(event, ResponseDone):
                     break
@@ -338,7 +343,7 @@ async def test_server_that_was_restarted_knows_nothing_of_the_session() -> None:
         first.kill()
     async with ServerProcess("--plugin", "scripted", "--port", port) as second:
         assert second.url == first.url
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(ResumeRefusedError) as refused:
                 async for _ in events:
                     pass
@@ -348,7 +353,7 @@ async def test_server_that_was_restarted_knows_nothing_of_the_session() -> None:
 
 async def test_stock_profile_confirms_and_ends_in_order(server: RunningServer) -> None:
     client = server.client({"turn_detection": None}, duplex=False)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_S):
         async with client:
             events = client.events()
             await client.append_audio(tone(200, 24_000))

@@ -33,6 +33,7 @@ from duplex_sdk.protocol.duplex import (
 )
 from duplex_server.entrypoints import DuplexOmni, InlineDuplexClient
 from hibari import SAMPLE_RATE, Hibari
+from patience import PATIENCE_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -68,7 +69,7 @@ def speech() -> bytes:
 
 
 async def until(events: BoundedStream[DuplexEvent], kind: type[DuplexEvent]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in events:
             if isinstance(event, kind):
                 return
@@ -149,7 +150,7 @@ async def truncated_answer(client: DuplexClientBase, events: BoundedStream[Duple
 
 
 async def confirmed_turn(client: DuplexClientBase, events: BoundedStream[DuplexEvent]) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_S):
         await client.append_audio(bytes(range(256)) * 100, is_speech=True)
         committed = await (await client.commit()).acknowledged()
         created = await (await client.create_response()).acknowledged()
@@ -195,7 +196,7 @@ async def test_both_clients_tell_how_far_they_played(
     client: DuplexClientBase = (
         InlineDuplexClient(omni, SESSION) if inline else DuplexClient(server_url, SESSION)
     )
-    async with client, asyncio.timeout(15):
+    async with client, asyncio.timeout(PATIENCE_S):
         events = client.events()
         queue = PlaybackQueue()
         client.attach(queue, report_interval_s=0.02)

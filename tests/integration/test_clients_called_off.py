@@ -15,6 +15,7 @@ from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.cancel_points import Moment, cancelled_at
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.testing import Harness, RunningServer
+from patience import PATIENCE_S, eventually
 
 MakeClient = Callable[[], DuplexClientBase]
 Work = Callable[[DuplexClientBase], Coroutine[Any, Any, Any]]
@@ -55,9 +56,7 @@ async def assert_gone(server: RunningServer, tasks: set[asyncio.Task[Any]]) -> N
         return server.omni.health().slots_used or server.omni.sessions or ours
 
     try:
-        async with asyncio.timeout(10):
-            while left():  # noqa: ASYNC110 - another thread sets no event of this loop
-                await asyncio.sleep(0.002)
+        await eventually(lambda: not left())
     except TimeoutError:
         raise AssertionError(left()) from None
 
@@ -120,13 +119,13 @@ async def test_a_call_cancelled_anywhere(
         place += 1
         client = make_client()
         await client.open()
-        swept = await asyncio.wait_for(cancelled_at(work(client), place, moment), 10)
+        swept = await asyncio.wait_for(cancelled_at(work(client), place, moment), PATIENCE_S)
         if not swept.reached and swept.error is not None:
             raise swept.error
         if work is not closes:
             # The client is as good as before.
             await client.clear_input()
-            await asyncio.wait_for((await client.clear_input()).acknowledged(), 10)
+            await asyncio.wait_for((await client.clear_input()).acknowledged(), PATIENCE_S)
         await client.close()
         await assert_gone(server, before)
         reached = swept.reached

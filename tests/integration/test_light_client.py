@@ -9,6 +9,7 @@ import textwrap
 from typing import Any
 
 from duplex_server.testing import Harness
+from patience import PATIENCE_S
 
 PROGRAM = textwrap.dedent(
     """
@@ -74,7 +75,7 @@ PROGRAM = textwrap.dedent(
             again = await client.create_response()
             await again.acknowledged()
             await (await client.cancel_response()).acknowledged()
-            waiting = asyncio.create_task(client.wait_for(SessionHeartbeatAck, 5))
+            waiting = asyncio.create_task(client.wait_for(SessionHeartbeatAck, 60))
             await asyncio.sleep(0)
             await client.send({"type": "session.heartbeat"})
             await waiting
@@ -113,7 +114,7 @@ async def test_b07_a_client_alone_holds_a_whole_conversation() -> None:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             told, complaint = await program.communicate()
     assert program.returncode == 0, complaint.decode()
     result: dict[str, Any] = json.loads(told)

@@ -15,6 +15,7 @@ import pytest
 from duplex_sdk.clients import DuplexClientBase
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.testing import Harness, RunningServer
+from patience import PATIENCE_S
 from websockets.asyncio.client import ClientConnection, connect
 
 RATE = 16_000
@@ -39,12 +40,12 @@ class Talk(ABC):
     async def _receive(self) -> dict[str, Any]: ...
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             self.seen.append(await self._receive())
         return self.seen[-1]
 
     async def until(self, kind: str) -> dict[str, Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while (event := await self.next())["type"] != kind:
                 pass
         return event

@@ -23,6 +23,7 @@ from duplex_sdk.errors import (
     PluginNotFoundError,
 )
 from duplex_sdk.protocol.duplex import ResponseDone, TranscriptDelta
+from patience import PATIENCE_S
 
 NEEDED = ("msgspec", "numpy", "numpy.libs", "packaging", "pybase64")
 """What a worker's environment holds besides the SDK and the plugin."""
@@ -156,7 +157,7 @@ async def test_a_plugin_of_another_environment_is_served(environment: Environmen
         await client.append_audio(os.urandom(3200))
         await client.commit(response_create=True)
         text = ""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in events:
                 if isinstance(event, TranscriptDelta):
                     text += event.delta

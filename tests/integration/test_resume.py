@@ -17,6 +17,7 @@ from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.runtime.control import ResumeSessionMessage
 from duplex_server.testing import Harness, RunningServer
+from patience import PATIENCE_S, eventually
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -43,7 +44,7 @@ class Peer:
         await self.raw.send(msgspec.json.encode(frame).decode())
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             event: dict[str, Any] = msgspec.json.decode(await self.raw.recv())
         if event["type"] in ("session.created", "session.resumed"):
             self.session_id = event["session"]["id"]
@@ -149,15 +150,11 @@ async def refusal(
 
 
 async def until_detached(server: RunningServer, count: int = 1) -> None:
-    async with asyncio.timeout(10):
-        while server.omni.health().detached_sessions != count:  # noqa: ASYNC110 - as a monitor
-            await asyncio.sleep(0.01)
+    await eventually(lambda: server.omni.health().detached_sessions == count)
 
 
 async def until_slots(server: RunningServer, count: int) -> None:
-    async with asyncio.timeout(10):
-        while server.omni.health().slots_used != count:  # noqa: ASYNC110 - as a monitor
-            await asyncio.sleep(0.01)
+    await eventually(lambda: server.omni.health().slots_used == count)
 
 
 # What a refused resume says, and that it leaves the session as it was

@@ -17,6 +17,7 @@ import pytest
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.counter_audio import CounterAudio
 from duplex_server.testing import Harness, RunningServer
+from patience import PATIENCE_S, eventually
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -37,7 +38,7 @@ async def server_with(limits: Mapping[str, Any] | None = None, **script: Any):
 
 async def announced(server: RunningServer, path: str = "/v1/realtime") -> ClientConnection:
     """A connection whose session is open; waits for a slot that is being freed."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 client = await connect(server.url + path, max_size=None)
@@ -128,9 +129,7 @@ RUDE: list[Callable[[ClientConnection], Awaitable[None]]] = [
 
 
 async def slots_fall_to(server: RunningServer, count: int) -> None:
-    async with asyncio.timeout(10):
-        while server.omni.health().slots_used != count:  # noqa: ASYNC110 - polled as a monitor does
-            await asyncio.sleep(0.02)
+    await eventually(lambda: server.omni.health().slots_used == count)
 
 
 async def one_turn(client: ClientConnection) -> str:
@@ -138,7 +137,7 @@ async def one_turn(client: ClientConnection) -> str:
     await client.send(APPEND)
     await client.send('{"type":"input_audio_buffer.commit"}')
     await client.send('{"type":"response.create"}')
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             event = json.loads(await client.recv())
             assert event["type"] not in ("error", "session.closed"), event
@@ -234,5 +233,5 @@ async def test_metrics_follow_the_engine_and_the_conversation() -> None:
 
 
 def _fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         return answer.read().decode()

@@ -15,6 +15,7 @@ import pytest
 from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.testing import Harness
+from patience import PATIENCE_S
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -65,7 +66,7 @@ class Traveller:
         return await connect(self.url, max_size=None, max_queue=None)
 
     async def hear(self, raw: ClientConnection) -> dict[str, Any]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             event: dict[str, Any] = msgspec.json.decode(await raw.recv())
         return event
 
@@ -80,7 +81,7 @@ class Traveller:
 
     async def come_back(self) -> ClientConnection:
         """Resume; while the server has not noticed the loss, an older token is refused."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 raw = await self.dial()
                 await raw.send(self.request())

@@ -14,6 +14,7 @@ from duplex_sdk.stage import StageLoadError
 from duplex_sdk.stage.worker import Load
 from duplex_server.stages import ReplicaSink, StageReplica
 from duplex_server.stages.process_replica import ProcessReplica, WorkerSettings
+from patience import PATIENCE_S
 
 
 class Nobody(ReplicaSink):
@@ -79,7 +80,7 @@ def test_serve_ends_with_the_reason(tmp_path: Path) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 1

@@ -24,6 +24,7 @@ from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.runtime.vad import EnergyVad, VadProvider
 from duplex_server.testing import Harness, RunningServer
+from patience import PATIENCE_S
 from websockets.asyncio.client import ClientConnection, connect
 
 MODELS = Path(__file__).parents[1] / "worker_models"
@@ -221,7 +222,7 @@ class Talk(ABC):
     async def _receive(self) -> dict[str, Any]: ...
 
     async def until(self, kind: str, count: int = 1) -> dict[str, Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             for _ in range(count):
                 self.seen.append(await self._receive())
                 while self.seen[-1]["type"] != kind:
@@ -695,7 +696,7 @@ async def refused_ones(
         }
         assert unlike({"type": "error", "error": error}, talk.seen[0], names) is None
     # The acknowledgement must have been taken before the journal is asked.
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             async with resuming(server, names["$second"], 3) as talk:
                 await talk.until("session.resync_required")
@@ -782,7 +783,7 @@ async def test_a_slow_consumer_over_a_socket(actor: Any) -> None:
             await talk.send("response.create")
             await talk.until("response.output_audio_transcript.delta")
             connection.transport.pause_reading()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await handle.wait_closed() == "output_backpressure"
             connection.transport.resume_reading()
             await talk.until("session.closed")
@@ -805,7 +806,7 @@ async def test_a_slow_consumer_in_process(actor: Any) -> None:
             seen.append(event.to_realtime())
             if seen[-1]["type"] == "response.output_audio_transcript.delta":
                 break
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert await handle.wait_closed() == "output_backpressure"
         seen += [event.to_realtime() async for event in handle.events()]
     assert_ends_by_overflow(seen)

@@ -45,7 +45,7 @@ class Obedient(StageModel[dict[str, Any]]):
         if options.get("warning"):
             warnings.warn(options["warning"], stacklevel=1)
         if options.get("child"):
-            self.child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+            self.child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         self.device = context.device
         self.replica_id = context.replica_id
         return StageInfo(context.device, 5_000, options.get("max_sessions"))

@@ -7,18 +7,17 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from duplex_sdk.stage.worker.group_guard import GroupGuard
+from patience import PATIENCE_S, wait_until
 
-PATIENCE_S = 20.0
 PROGRAM = """
 import subprocess, sys, time
 from duplex_sdk.stage.worker.group_guard import GroupGuard
 
-child = subprocess.Popen(["sleep", "60"])
+child = subprocess.Popen(["sleep", "600"])
 guard = GroupGuard()
 guard.remove_at_the_end(*sys.argv[1:])
 print(guard.watches, child.pid, flush=True)
@@ -71,10 +70,7 @@ def test_the_group_and_its_files_end_with_the_process(end: str, tmp_path: Path) 
         elif end != "left":
             process.kill()
         assert ends(child)
-    until = time.monotonic() + PATIENCE_S
-    while list(tmp_path.iterdir()):
-        assert time.monotonic() < until, "files are left"
-        time.sleep(0.01)
+    wait_until(lambda: not list(tmp_path.iterdir()))
 
 
 def test_a_path_of_two_lines_is_refused() -> None:

@@ -40,9 +40,9 @@ from duplex_sdk.stage.worker import (
     Units,
 )
 from duplex_sdk.stage.worker.framing import MAX_FRAME_BYTES
+from patience import PATIENCE_S
 
 MODELS = Path(__file__).parents[2] / "worker_models"
-PATIENCE_S = 20.0
 
 
 class Engine:
@@ -175,7 +175,7 @@ def test_a_secret_is_not_left_in_the_environment(start: Callable[..., Engine]) -
 def test_a_long_step_stops_no_heartbeat(start: Callable[..., Engine]) -> None:
     engine = start()
     engine.load()
-    engine.send(Open(StageSession("a")), Units([engine.unit("a", sleep_s=1.0)]))
+    engine.send(Open(StageSession("a")), Units([engine.unit("a", sleep_s=600)]))
     busy: list[float] = []
     n = 0
     while not busy or busy[-1] < 200:
@@ -186,7 +186,6 @@ def test_a_long_step_stops_no_heartbeat(start: Callable[..., Engine]) -> None:
         assert pong.rss > 1_000_000
         busy.append(pong.busy_ms)
         # Paced by the worker itself: each answer costs it a turn.
-    assert busy[-1] < 1_000
 
 
 def test_what_a_model_logs_and_warns_of_reaches_the_engine(start: Callable[..., Engine]) -> None:
@@ -261,7 +260,7 @@ def test_an_orphan_ends_by_itself(start: Callable[..., Engine], busy: bool) -> N
     engine = start()
     engine.load()
     if busy:
-        engine.send(Open(StageSession("a")), Units([engine.unit("a", sleep_s=60)]))
+        engine.send(Open(StageSession("a")), Units([engine.unit("a", sleep_s=600)]))
         while not (engine.send(Ping(1)) or engine.next(Pong).busy_ms):
             pass
     engine.stream.close()
@@ -271,7 +270,7 @@ def test_an_orphan_ends_by_itself(start: Callable[..., Engine], busy: bool) -> N
 def test_shutdown_waits_no_longer_than_told(start: Callable[..., Engine]) -> None:
     engine = start()
     engine.load()
-    engine.send(Open(StageSession("a")), Units([engine.unit("a", sleep_s=60)]), Shutdown(0.2))
+    engine.send(Open(StageSession("a")), Units([engine.unit("a", sleep_s=600)]), Shutdown(0.2))
     assert engine.exit_code() == 0
 
 

@@ -20,9 +20,9 @@ from duplex_sdk.scaffold import Kind, ProjectName, render_project, write_project
 from duplex_server.cli.dev_source import PluginSource, SourceWatch
 from duplex_server.cli.unit_timings import UnitTimings
 from duplex_server.engine.figures import EngineFigures
+from patience import PATIENCE_S
 from websockets.asyncio.client import connect
 
-WAIT_S = 25
 DESCRIPTOR = Path("src/duplex_plugin_acme/__init__.py")
 
 
@@ -53,7 +53,7 @@ class Dev:
 
     async def hear(self, words: str) -> str:
         """Wait for a line with these words that was not waited for before."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 for number, line in enumerate(self.said):
                     if words in line:
@@ -63,7 +63,7 @@ class Dev:
                 await asyncio.sleep(0.05)
 
     async def end(self) -> int:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             code = await self.process.wait()
             await self._pump
         return code
@@ -131,7 +131,7 @@ async def test_the_server_ends_with_a_command_that_is_killed(project: Path) -> N
         url = await address(running)
         running.process.kill()
         await running.end()
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while _answers(url):  # noqa: ASYNC110 - it is another process that ends
                 await asyncio.sleep(0.05)
 

@@ -16,6 +16,7 @@ from duplex_sdk.plugin import (
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionHandle
 from duplex_server.testing import Harness
+from patience import PATIENCE_S
 
 SCRIPT = {"turns": "commit", "pace": "burst", "answers": [{"ms": 100, "delay_ms": 0}]}
 LONG_S = 2.0
@@ -127,7 +128,7 @@ async def test_a_cleanup_that_fails_or_hangs_holds_no_other_session_up(fails: bo
         # The slot of the bad one is kept as long as its stages hold something of it.
         assert omni.health().slots_used == 3
         omni.engine._loop.call_soon_threadsafe(cleanups.let_go.set)  # type: ignore[union-attr]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await closing
             while omni.health().slots_used != 2:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.002)

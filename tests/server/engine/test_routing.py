@@ -34,6 +34,7 @@ from duplex_sdk.stage import (
 )
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionHandle
 from duplex_server.testing import Harness
+from patience import PATIENCE_S
 
 CALLS: list[tuple[str, str, Any]] = []
 """(stage, call, detail), of the test under way; stages run in this process."""
@@ -200,7 +201,7 @@ async def ask(handle: DuplexSessionHandle, text: str = "hello") -> list[DuplexEv
     handle.create_item({"type": "message", "role": "user", "content": [part]})
     handle.create_response()
     seen: list[DuplexEvent] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in handle.events():
             seen.append(event)
             if event.type in ("rate_limits.updated", "session.closed"):
@@ -256,7 +257,7 @@ async def test_cancel_reaches_every_stage_once(start: Start) -> None:
         handle.create_item({"type": "message", "role": "user", "content": [part]})
         handle.create_response()
         handle.cancel_response()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in handle.events():
                 if event.type == "response.done":
                     assert event.response.status == "cancelled"
@@ -294,7 +295,7 @@ async def test_input_that_cannot_be_made_ends_that_session_only(start: Start) ->
         sound = await omni.open_session()
         broken = await omni.open_session({"instructions": "break"})
         seen = await ask(broken)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             seen += [event async for event in broken.events()]
         kinds = [event.type for event in seen]
         assert kinds.index("error") < kinds.index("response.done")

@@ -31,6 +31,7 @@ from duplex_server.engine.orchestrator import Orchestrator
 from duplex_server.engine.orchestrator_base import OrchestratorBase
 from duplex_server.entrypoints import AsyncOmni, DuplexOmni, DuplexSessionHandle
 from duplex_server.testing import Harness
+from patience import PATIENCE_S, eventually
 
 SEEN: list[tuple[str, Any]] = []
 """(seam, detail), in order, of the test under way."""
@@ -181,7 +182,7 @@ async def sessions() -> AsyncIterator[DuplexOmni]:
 
 
 async def ask(omni: AsyncOmni, text: str) -> str:
-    async with asyncio.timeout(10), aclosing(omni.generate(text)) as answer:
+    async with asyncio.timeout(PATIENCE_S), aclosing(omni.generate(text)) as answer:
         return "".join([piece.text async for piece in answer])
 
 
@@ -191,7 +192,7 @@ async def say(handle: DuplexSessionHandle, text: str) -> list[str]:
     handle.create_item({"type": "message", "role": "user", "content": [part]})
     handle.create_response()
     seen = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in handle.events():
             seen.append(event.type)
             if event.type == "rate_limits.updated":
@@ -204,9 +205,7 @@ def calls(seam: str) -> list[Any]:
 
 
 async def until(seam: str, count: int = 1) -> None:
-    async with asyncio.timeout(10):
-        while len(calls(seam)) < count:  # noqa: ASYNC110 - another thread's doing
-            await asyncio.sleep(0.005)
+    await eventually(lambda: len(calls(seam)) >= count)
 
 
 async def test_turn_messages_are_dispatched_in_order() -> None:
@@ -375,7 +374,7 @@ async def test_session_whose_input_fails_is_closed_and_the_loop_lives() -> None:
         seen = await say(handle, "unspeakable")
         assert calls("forward failure") == [(1, True)]
         if "session.closed" not in seen:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 seen += [event.type async for event in handle.events()]
         assert handle.close_reason == "runtime_failed"
         assert "response.done" in await say(other, "still here")

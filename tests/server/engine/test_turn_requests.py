@@ -32,6 +32,7 @@ from duplex_server.engine.omni_engine_base import EngineOptions
 from duplex_server.engine.turn_requests import MAX_UNREAD_BYTES, AnswerPiece
 from duplex_server.entrypoints import AsyncOmni, Omni, Question
 from duplex_server.testing import Harness
+from patience import PATIENCE_S, eventually
 
 PLACES = 2
 """Conversations that the writer holds at once."""
@@ -98,7 +99,7 @@ class Tenacious(Writer):
 
     def close(self, state: StageSession) -> None:
         CLOSING.set()
-        LET_GO.wait(10)
+        LET_GO.wait(PATIENCE_S)
         super().close(state)
 
 
@@ -168,7 +169,7 @@ def start() -> Start:
 
 
 async def ask(omni: AsyncOmni, question: Question | str) -> list[AnswerPiece]:
-    async with asyncio.timeout(10), aclosing(omni.generate(question)) as answer:
+    async with asyncio.timeout(PATIENCE_S), aclosing(omni.generate(question)) as answer:
         return [piece async for piece in answer]
 
 
@@ -177,9 +178,7 @@ def words_of(pieces: list[AnswerPiece]) -> str:
 
 
 async def nothing_is_left(omni: AsyncOmni, *, but_sessions: int = 0) -> None:
-    async with asyncio.timeout(10):
-        while omni.health().turn_requests or OPEN:  # noqa: ASYNC110 - another thread's doing
-            await asyncio.sleep(0.005)
+    await eventually(lambda: not (omni.health().turn_requests or OPEN))
     orchestrator = omni._turn_engine._orchestrator
     assert (orchestrator.request_count, orchestrator.stream_count) == (but_sessions, but_sessions)
 
@@ -263,7 +262,7 @@ async def test_cancelled_reader_stops_the_model(start: Start) -> None:
                 began.set()
 
         reader = asyncio.create_task(read())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await began.wait()
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)
@@ -317,11 +316,11 @@ async def test_end_is_told_when_the_stages_have_let_go() -> None:
         answer = omni.generate("hello")
         assert (await anext(answer)).text == "hello "
         end = asyncio.ensure_future(anext(answer, None))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await asyncio.to_thread(CLOSING.wait)
         assert not end.done()
         LET_GO.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await end is None
 
 
@@ -353,7 +352,7 @@ async def test_readers_that_come_and_go_at_random_leave_nothing(start: Start, se
             if dice.random() < 0.3:
                 dice.choice(tasks).cancel()
             await asyncio.sleep(dice.choice([0, 0, 0.001, 0.003]))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(*tasks, return_exceptions=True)
         assert set(outcomes) == {"left", "a b c ", "resource_exhausted"}
         await nothing_is_left(omni)
@@ -374,7 +373,7 @@ async def test_engine_that_stops_ends_every_answer(start: Start) -> None:
         answer = omni.generate("forever")
         await anext(answer)
         await omni.stop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             with pytest.raises(EngineDeadError):
                 async for _ in answer:
                     pass

@@ -22,6 +22,7 @@ from duplex_sdk.stage import (
 from duplex_server.engine.errors import RequestFailedError
 from duplex_server.engine.omni_engine_base import EngineOptions
 from duplex_server.entrypoints import AnswerPiece, AsyncOmni, Question
+from patience import PATIENCE_S, eventually
 
 OPEN: set[str] = set()
 
@@ -74,15 +75,13 @@ async def counting(*samples: int, pause_s: float = 0.0) -> AsyncIterator[PcmChun
 
 async def ask(omni: AsyncOmni, first: int, rest: AsyncIterator[PcmChunk]) -> str:
     question = Question(audio=sound(first), goes_on=True)
-    async with asyncio.timeout(10), aclosing(omni.generate(question, rest)) as answer:
+    async with asyncio.timeout(PATIENCE_S), aclosing(omni.generate(question, rest)) as answer:
         pieces: list[AnswerPiece] = [piece async for piece in answer]
     return "".join(piece.text for piece in pieces)
 
 
 async def nobody_is_left(omni: AsyncOmni) -> None:
-    async with asyncio.timeout(10):
-        while omni.health().turn_requests or OPEN:  # noqa: ASYNC110 - another thread's doing
-            await asyncio.sleep(0.005)
+    await eventually(lambda: not (omni.health().turn_requests or OPEN))
 
 
 async def test_the_pieces_are_one_turn_in_order(omni: AsyncOmni) -> None:
@@ -118,12 +117,10 @@ async def test_a_reader_that_leaves_ends_the_source(omni: AsyncOmni) -> None:
             ended.set()
 
     asking = asyncio.create_task(ask(omni, 1, endless()))
-    async with asyncio.timeout(10):
-        while not OPEN:  # noqa: ASYNC110 - another thread's doing
-            await asyncio.sleep(0.005)
+    await eventually(lambda: bool(OPEN))
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await ended.wait()
     await nobody_is_left(omni)
 

@@ -31,6 +31,7 @@ from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSessionHandle
 from duplex_server.testing import Harness
+from patience import PATIENCE_S, eventually
 
 SPEECH = tone(200, 16_000)
 WAITS = {"where": "plan", "nth": "every", "do": {"hang_ms": 1}}
@@ -156,7 +157,7 @@ class Bench:
                 raise
         finally:
             await handle.close()
-            told = await asyncio.wait_for(reading, 10)
+            told = await asyncio.wait_for(reading, PATIENCE_S)
         assert [told.count(kind) for kind in ("session.closed",)] == [1]
         assert told[-1] == "session.closed"
         assert told.count("response.created") == told.count("response.done")
@@ -178,7 +179,7 @@ class Bench:
 
     async def _quiet(self, handle: DuplexSessionHandle) -> None:
         """The engine has done what it was asked for."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 await self.omni.touch_session(handle.session_id, "heartbeat")
                 runner = self.manager.runner(handle.session_id)
@@ -204,9 +205,7 @@ class Bench:
     async def assert_empty(self) -> None:
         """Nothing of any session is left, once the engine's thread has done its work."""
         try:
-            async with asyncio.timeout(10):
-                while self.left():  # noqa: ASYNC110 - another thread sets no event of this loop
-                    await asyncio.sleep(0.001)
+            await eventually(lambda: not self.left())
         except TimeoutError:
             raise AssertionError(f"{self.left()} are left") from None
 
@@ -273,7 +272,7 @@ async def test_a_cancel_that_overtakes_units_on_their_way_is_no_failure(
             handle.append_audio(SPEECH)
         handle.cancel_input()
         await handle.close()
-        told = await asyncio.wait_for(read(handle), 10)
+        told = await asyncio.wait_for(read(handle), PATIENCE_S)
     assert "error" not in told
     assert [each.message for each in caplog.records if "called off" in each.message]
     assert [each.message for each in caplog.records if each.levelno >= logging.WARNING] == []

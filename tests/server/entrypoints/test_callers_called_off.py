@@ -15,6 +15,7 @@ from duplex_sdk.testing.cancel_points import Moment, Swept, cancelled_at
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError, DuplexSessionHandle
 from duplex_server.runtime.control import CloseSessionMessage
 from duplex_server.runtime.input_room import Room
+from patience import PATIENCE_S
 
 Work = Callable[[DuplexSessionHandle], Coroutine[Any, Any, Any]]
 
@@ -57,7 +58,7 @@ async def assert_empty(omni: DuplexOmni, until_true: Any) -> None:
 
 async def opened(omni: DuplexOmni) -> DuplexSessionHandle:
     """A session; the slot of the one before may come free a moment late."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 return await omni.open_session()
@@ -101,7 +102,7 @@ async def test_a_close_cancelled_anywhere(
     async def run(place: int) -> Swept[Any]:
         handle = await opened(omni)
         swept = await cancelled_at(handle.close(), place, moment)
-        assert await asyncio.wait_for(handle.wait_closed(), 10) == "client_close"
+        assert await asyncio.wait_for(handle.wait_closed(), PATIENCE_S) == "client_close"
         await assert_empty(omni, until_true)
         return swept
 
@@ -168,11 +169,11 @@ async def test_other_calls_cancelled_anywhere(
         handle.heartbeat()
         swept = await cancelled_at(work(handle), place, moment)
         if work is _use:
-            assert await asyncio.wait_for(handle.wait_closed(), 10)
+            assert await asyncio.wait_for(handle.wait_closed(), PATIENCE_S)
         elif work is _read:
             # Whoever reads next misses no more than the event that was on its way.
             handle.heartbeat()
-            await asyncio.wait_for(_read(handle), 10)
+            await asyncio.wait_for(_read(handle), PATIENCE_S)
         await handle.close()
         await assert_empty(omni, until_true)
         return swept
@@ -206,7 +207,7 @@ async def test_a_wait_for_room_cancelled_anywhere_keeps_no_place(
             swept = await cancelled_at(handle.wait_for_room(count, turn=turn), place, moment)
             assert room._waiters == []
             # Somebody else who waits is still told.
-            assert await asyncio.wait_for(handle.wait_for_room(count, turn=turn), 10)
+            assert await asyncio.wait_for(handle.wait_for_room(count, turn=turn), PATIENCE_S)
             handle.append_audio(speech)
             handle.cancel_response()
             await handle.close()

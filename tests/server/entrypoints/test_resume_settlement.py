@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError
 from duplex_server.runtime.control import ResumeSessionMessage
+from patience import PATIENCE_S
 
 
 @contextmanager
@@ -19,12 +20,12 @@ def engine_held(omni: DuplexOmni) -> Iterator[None]:
 
     def hold() -> None:
         held.set()
-        release.wait(10)
+        release.wait(PATIENCE_S)
 
     loop = omni.engine._loop
     assert loop is not None
     loop.call_soon_threadsafe(hold)
-    assert held.wait(10)
+    assert held.wait(PATIENCE_S)
     try:
         yield
     finally:
@@ -69,18 +70,24 @@ async def test_the_same_resume_asked_again_is_answered_the_same(omni: DuplexOmni
     assert omni.health().detached_sessions == 1
 
 
+async def _detach_again(omni: DuplexOmni, session_id: str) -> None:
+    try:
+        await omni.detach_session(session_id, 0)
+    except DuplexSessionError as error:
+        # It may have ended meanwhile.
+        if error.code != "unknown_session":
+            raise
+
+
 async def test_a_second_detach_starts_no_new_grace(engine: Any, until_true: Any) -> None:
     async with engine(disconnect_grace_s=0.3, reaper_interval_s=0.05) as omni:
         handle = await omni.open_session()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await omni.detach_session(handle.session_id, 0)
-        while not handle.closed and loop.time() - began < 5:
-            await asyncio.sleep(0.1)
-            if not handle.closed:
-                await omni.detach_session(handle.session_id, 0)
-        assert await handle.wait_closed() == "disconnect_grace_expired"
-        assert loop.time() - began < 1.5
+        async with asyncio.timeout(PATIENCE_S):
+            # If each of them began a grace of its own, none would ever end.
+            while not handle.closed:
+                await _detach_again(omni, handle.session_id)
+                await asyncio.sleep(0.05)
+            assert await handle.wait_closed() == "disconnect_grace_expired"
         await until_true(lambda: omni.health().slots_used == 0)
         with pytest.raises(DuplexSessionError) as gone:
             await omni.resume_session(handle.session_id, 0)

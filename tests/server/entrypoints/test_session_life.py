@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from duplex_sdk.protocol.duplex import SessionClosed, SessionCreated, SessionExpired, SessionUpdated
 from duplex_server.entrypoints import DuplexOmni, DuplexSessionError
+from patience import PATIENCE_S
 
 
 async def test_a_session_begins_with_created_and_ends_with_closed(
@@ -77,7 +78,7 @@ async def test_close_waits_for_the_terminal_event_without_a_reader(omni: DuplexO
 async def test_a_command_that_closes_ends_the_session_for_those_who_wait(omni: DuplexOmni) -> None:
     handle = await omni.open_session()
     handle.close_after_commands()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert await handle.wait_closed() == "client_close"
     assert handle.closed
 
@@ -112,7 +113,7 @@ async def test_stopping_ends_every_session_with_its_terminal_event(
         for seen in readers:
             await seen.until("session.created")
     for seen in readers:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await seen.task
         assert seen.events[-1].reason == "shutdown"
         assert seen.kinds.count("session.closed") == 1
@@ -126,7 +127,7 @@ async def test_a_dead_engine_closes_its_handles(
     await seen.until("session.created")
     loop = omni.engine._loop
     loop.call_soon_threadsafe(loop.stop)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await seen.task
     assert seen.events[-1].reason == "engine_dead"
     assert not omni.health().alive
@@ -141,7 +142,7 @@ async def test_grace_ends_a_detached_session(engine: Any, reader: Any) -> None:
         seen = reader(handle)
         await omni.detach_session(handle.session_id, 0)
         assert omni.health().detached_sessions == 1
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await seen.task
         assert isinstance(seen.events[-1], SessionExpired)
         assert seen.events[-1].reason == "disconnect_grace_expired"
@@ -273,7 +274,7 @@ async def test_stopping_ends_an_open_under_way(engine: Any, until_true: Any) -> 
     async with engine() as omni:
         slow = asyncio.create_task(omni.open_session(SLOW_OPEN))
         await until_true(lambda: omni.health().slots_used == 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await omni.stop()
         with pytest.raises(DuplexSessionError):
             await slow

@@ -3,11 +3,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from typing import Any
 
 import pytest
 from duplex_server.runtime.crossing import Crossing
-from duplex_server.runtime.eager import run_eagerly
+from duplex_server.runtime.eager import Rest, run_to_first_wait
 from duplex_server.runtime.offload import Offload, Outcome
+from patience import PATIENCE_S
 
 
 class OtherLoop:
@@ -99,7 +101,16 @@ async def test_coroutine_that_never_waits_needs_no_task() -> None:
     async def work() -> int:
         return 7
 
-    assert run_eagerly(work(), asyncio.get_running_loop()) == 7
+    assert run_to_first_wait(work()) == 7
+
+
+def as_task(rest: Any) -> asyncio.Task[Any]:
+    assert isinstance(rest, Rest)
+
+    async def go_on() -> Any:
+        return await rest
+
+    return asyncio.create_task(go_on())
 
 
 async def test_coroutine_that_waits_goes_on_as_a_task() -> None:
@@ -109,8 +120,7 @@ async def test_coroutine_that_waits_goes_on_as_a_task() -> None:
     async def work() -> int:
         return await first + await second
 
-    task = run_eagerly(work(), loop)
-    assert isinstance(task, asyncio.Task)
+    task = as_task(run_to_first_wait(work()))
     first.set_result(1)
     await asyncio.sleep(0)
     second.set_result(2)
@@ -128,8 +138,7 @@ async def test_eager_coroutine_can_be_cancelled_and_sees_it() -> None:
             seen.append("cancelled")
             raise
 
-    task = run_eagerly(work(), loop)
-    assert isinstance(task, asyncio.Task)
+    task = as_task(run_to_first_wait(work()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -148,8 +157,7 @@ async def test_eager_coroutine_survives_a_failure_that_it_handles() -> None:
             return await sound
         return "not reached"
 
-    task = run_eagerly(work(), loop)
-    assert isinstance(task, asyncio.Task)
+    task = as_task(run_to_first_wait(work()))
     failing.set_exception(ValueError("no"))
     sound.set_result("handled")
     assert await task == "handled"
@@ -173,7 +181,7 @@ async def test_offloaded_work_is_reported_on_the_loop() -> None:
 
     offload.run(lambda: 5, report)
     offload.run(fail, report)
-    await asyncio.wait_for(done, 5)
+    await asyncio.wait_for(done, PATIENCE_S)
     offload.close()
     assert {outcome.value for outcome in outcomes} == {5, None}
     assert any(isinstance(outcome.error, SystemExit) for outcome in outcomes)
@@ -187,6 +195,6 @@ async def test_hung_work_leaves_the_other_threads_free() -> None:
     done = loop.create_future()
     offload.run(gate.wait, lambda outcome: None)
     offload.run(lambda: 1, lambda outcome: done.set_result(outcome.value))
-    assert await asyncio.wait_for(done, 5) == 1
+    assert await asyncio.wait_for(done, PATIENCE_S) == 1
     gate.set()
     offload.close()

@@ -21,6 +21,7 @@ from duplex_server.runtime.vad import (
     VadState,
 )
 from numpy.typing import NDArray
+from patience import PATIENCE_S
 
 RATE = 16_000
 Frames = Sequence[tuple[NDArray[np.float32], VadState]]
@@ -72,7 +73,7 @@ async def rated(detection: Detection, everything: Sequence[HeardAudio]) -> list[
     outcomes: asyncio.Queue[Outcome[AudioDecoded]] = asyncio.Queue()
     for each in everything:
         detection.add(each, outcomes.put_nowait)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         values = [(await outcomes.get()).value for _ in everything]
     return [value for value in values if value is not None]
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 from duplex_server.runtime.input_room import PLACES_FOR_OTHERS, InputRoom, Room, RoomLimits
+from patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -63,13 +64,13 @@ async def test_waiter_goes_on_when_there_is_room(room: InputRoom) -> None:
     await asyncio.sleep(0.01)
     assert not waiter.done()
     publish(room, 500)
-    assert await asyncio.wait_for(waiter, 5)
+    assert await asyncio.wait_for(waiter, PATIENCE_S)
 
 
 async def test_waiter_asks_what_is_held_and_learns_that_waiting_is_vain(room: InputRoom) -> None:
     publish(room, 1000)
     room.on_ask(lambda: publish(room, 1000, held=1000))
-    assert not await asyncio.wait_for(room.wait(10), 5)
+    assert not await asyncio.wait_for(room.wait(10), PATIENCE_S)
 
 
 async def test_end_of_the_session_lets_waiters_go(room: InputRoom) -> None:
@@ -77,4 +78,4 @@ async def test_end_of_the_session_lets_waiters_go(room: InputRoom) -> None:
     waiter = asyncio.create_task(room.wait(10))
     await asyncio.sleep(0)
     room.close()
-    assert not await asyncio.wait_for(waiter, 5)
+    assert not await asyncio.wait_for(waiter, PATIENCE_S)

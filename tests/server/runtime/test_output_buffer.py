@@ -11,6 +11,7 @@ from duplex_server.runtime.output_buffer import (
     OutputLimits,
 )
 from duplex_server.runtime.output_wakes import OutputWakes
+from patience import PATIENCE_S
 
 
 def note(number: int) -> SessionHeartbeatAck:
@@ -48,7 +49,7 @@ async def test_reader_is_woken_from_another_thread() -> None:
     reader = asyncio.create_task(buffer.get())
     await asyncio.sleep(0)
     threading.Thread(target=buffer.put, args=(note(1),)).start()
-    assert await asyncio.wait_for(reader, 5) == note(1)
+    assert await asyncio.wait_for(reader, PATIENCE_S) == note(1)
 
 
 async def test_engine_wakes_readers_once_per_turn() -> None:
@@ -62,7 +63,7 @@ async def test_engine_wakes_readers_once_per_turn() -> None:
         buffer.put(note(1))
         buffer.put(note(2))
     assert not any(reader.done() for reader in readers)
-    assert await asyncio.wait_for(asyncio.gather(*readers), 5) == [note(1)] * 3
+    assert await asyncio.wait_for(asyncio.gather(*readers), PATIENCE_S) == [note(1)] * 3
 
 
 async def test_second_reader_is_refused_and_a_cancelled_one_replaced() -> None:
@@ -134,6 +135,6 @@ async def test_end_is_told_to_all_who_wait_for_it_and_once_to_the_owner() -> Non
     await asyncio.sleep(0)
     buffer.put(TERMINAL)
     buffer.close()
-    await asyncio.wait_for(asyncio.gather(*waiters), 5)
-    await asyncio.wait_for(buffer.wait_closed(), 5)
+    await asyncio.wait_for(asyncio.gather(*waiters), PATIENCE_S)
+    await asyncio.wait_for(buffer.wait_closed(), PATIENCE_S)
     assert ended == [1]

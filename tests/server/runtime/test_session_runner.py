@@ -64,6 +64,7 @@ from duplex_server.runtime.services import EngineServices, RunnerOwner
 from duplex_server.runtime.session_runner import PERFORMERS, DuplexSessionRunner
 from duplex_server.runtime.timers import Timers
 from duplex_server.stages import RequestCancelledError, StageUnavailableError
+from patience import eventually
 
 HEARTBEAT = CommandReceived(Heartbeat())
 SUBMISSION = DuplexStageSubmission(
@@ -251,9 +252,7 @@ class Bench:
 
     async def outcome(self, kind: type[Any], count: int = 1) -> list[Any]:
         """The inputs of this kind, once there are so many and a moment longer."""
-        async with asyncio.timeout(5):
-            while len(self.of(kind)) < count:  # noqa: ASYNC110 - the stub has no event
-                await asyncio.sleep(0.002)
+        await eventually(lambda: len(self.of(kind)) >= count)
         await asyncio.sleep(0.03)
         return self.of(kind)
 

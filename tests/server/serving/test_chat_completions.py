@@ -17,6 +17,7 @@ from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.serving import ServingOptions
 from duplex_server.testing import Harness, RunningServer
+from patience import PATIENCE_S, eventually
 
 ROUTE = "/v1/chat/completions"
 ASK = {"messages": [{"role": "user", "content": "how are you?"}]}
@@ -46,7 +47,7 @@ async def server() -> AsyncIterator[RunningServer]:
 
 
 def client_of(server: RunningServer) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=server.url.replace("ws", "http", 1), timeout=20)
+    return httpx.AsyncClient(base_url=server.url.replace("ws", "http", 1), timeout=PATIENCE_S)
 
 
 async def ask(server: RunningServer, body: Any) -> httpx.Response:
@@ -82,9 +83,7 @@ def spoken(data: str, kind: str = "wav") -> dict[str, Any]:
 
 
 async def nobody_is_left(server: RunningServer) -> None:
-    async with asyncio.timeout(10):
-        while server.omni.health().slots_used:  # noqa: ASYNC110 - polled as a monitor does
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not server.omni.health().slots_used)
 
 
 async def test_text_is_answered_by_text_and_the_session_ends(server: RunningServer) -> None:
@@ -289,9 +288,7 @@ async def test_a_client_that_leaves_takes_its_session_with_it(stream: bool) -> N
         with socket.create_connection((address[0], int(address[1]))) as raw:
             head = f"POST {ROUTE} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
             raw.sendall(head.encode() + body)
-            async with asyncio.timeout(10):
-                while not server.omni.health().slots_used:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: server.omni.health().slots_used > 0)
             await asyncio.sleep(0.1)
         await nobody_is_left(server)
 

@@ -27,6 +27,7 @@ from duplex_server.serving import (
     SocketGone,
 )
 from duplex_server.testing import Harness
+from patience import PATIENCE_S, eventually
 from starlette.responses import Response
 
 Frame = dict[str, Any]
@@ -101,9 +102,7 @@ class Line(RealtimeSocket):
 
     async def hears(self, kind: str, server: asyncio.Task[Any], count: int = 1) -> None:
         """Wait for so many events of a kind, or for the end of the server's side."""
-        async with asyncio.timeout(10):
-            while len(self.kinds(kind)) < count and not server.done():  # noqa: ASYNC110 - as a client
-                await asyncio.sleep(0.001)
+        await eventually(lambda: len(self.kinds(kind)) >= count or server.done())
 
     def kinds(self, kind: str) -> list[Frame]:
         return [frame for frame in self.told if frame["type"] == kind]
@@ -125,9 +124,7 @@ class Place:
         return self._handler.handle(line, ConnectionEnvelope(duplex=True, autostart=False))
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
-            while not condition():  # noqa: ASYNC110 - another thread sets no event of this loop
-                await asyncio.sleep(0.001)
+        await eventually(condition)
 
     async def session_of(self, *lines: Line) -> str | None:
         """The session that a client learned of, if it has not ended."""
@@ -166,10 +163,10 @@ class Place:
             task = asyncio.create_task(self.connection(line))
             await line.hears("session.resumed", task)
             if line.told[0]["type"] == "session.resumed":
-                await asyncio.wait_for(task, 10)
+                await asyncio.wait_for(task, PATIENCE_S)
                 return line
             assert line.told[0]["error"]["code"] == "invalid_resume_token"
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, PATIENCE_S)
         raise AssertionError("no token opens the session")
 
     async def assert_empty(self) -> None:
@@ -225,7 +222,7 @@ async def test_a_handler_cancelled_anywhere(place: Place, moment: Moment) -> Non
         await line.hears("error", work)
         await line.hears("response.done", work)
         line.hang_up()
-        swept = await asyncio.wait_for(work, 10)
+        swept = await asyncio.wait_for(work, PATIENCE_S)
         await ended(place, line)
     assert place_number > 3
 
@@ -253,7 +250,7 @@ async def test_a_reader_cancelled_anywhere(place: Place, moment: Moment) -> None
         finally:
             loop.set_task_factory(None)
         line.hang_up()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, PATIENCE_S)
         await ended(place, line)
         reached = point.reached
     assert number > len(TALK) + 2
@@ -274,15 +271,15 @@ async def test_a_resume_cancelled_anywhere(place: Place, moment: Moment, attache
         assert session_id is not None
         if not attached:
             first.hang_up()
-            await asyncio.wait_for(serving, 10)
+            await asyncio.wait_for(serving, PATIENCE_S)
             assert await place.settled(session_id)
         again = Line(resume(session_id, first.told[0]["resume_token"], 1))
         work = asyncio.create_task(cancelled_at(place.connection(again), number, moment))
         await again.hears("response.done", work)
         again.hang_up()
-        swept = await asyncio.wait_for(work, 10)
+        swept = await asyncio.wait_for(work, PATIENCE_S)
         first.hang_up()
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, PATIENCE_S)
         assert await place.settled(session_id)
         last = await place.come_back(session_id, first, again)
         await place.assert_empty()

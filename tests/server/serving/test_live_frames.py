@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import socket as sockets
@@ -23,6 +22,7 @@ from duplex_sdk.protocol.duplex import (
     UpdateSession,
     error_event,
 )
+from patience import eventually
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
@@ -41,9 +41,7 @@ async def session(server, engine, path="/v1/duplex?model=stub"):
 
 
 async def until(condition) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - the stub signals nothing
-            await asyncio.sleep(0.005)
+    await eventually(condition)
 
 
 async def ending(socket: Any) -> tuple[list[dict[str, Any]], int | None, str | None]:

@@ -17,6 +17,7 @@ from duplex_sdk.testing.session_lab import tone
 from duplex_server.entrypoints import DuplexSessionError
 from duplex_server.runtime.vad import EnergyVad, VadProvider
 from duplex_server.testing import Harness, RunningServer
+from patience import PATIENCE_S
 
 PROMISED = {
     "sessions": "gauge",
@@ -59,7 +60,7 @@ async def figures_of(server: RunningServer) -> dict[str, float]:
 async def becomes(server: RunningServer, good: Callable[[dict[str, float]], bool]) -> None:
     figures: dict[str, float] = {}
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not good(figures := await figures_of(server)):  # noqa: ASYNC110 - as a scraper
                 await asyncio.sleep(0.02)
     except TimeoutError:
@@ -72,7 +73,7 @@ def serving(script: dict[str, Any] | None = None, **limits: Any) -> Any:
 
 
 async def until(events: Any, kind: str) -> DuplexEvent:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         async for event in events:
             if event.type == kind:
                 return event  # type: ignore[no-any-return]
@@ -130,7 +131,7 @@ async def test_sessions_slots_and_what_waits_in_queues() -> None:
 
         def hold() -> None:
             held.set()
-            release.wait(10)
+            release.wait(PATIENCE_S)
 
         server.omni.engine._loop.call_soon_threadsafe(hold)
         assert await asyncio.to_thread(held.wait, 10)
@@ -170,7 +171,7 @@ async def _broken_samples(server: RunningServer) -> None:
 async def _a_slow_model(server: RunningServer) -> None:
     """Its caller speaks on until each figure was seen to move: the lag comes and goes."""
     awaited = {"units_late_total", "units_dropped_total", "unit_lag_seconds"}
-    async with server.client({"auto_response": True}) as client, asyncio.timeout(20):
+    async with server.client({"auto_response": True}) as client, asyncio.timeout(PATIENCE_S):
         while awaited:
             for _ in range(20):
                 await client.append_audio(bytes(640))

@@ -27,15 +27,14 @@ from duplex_server.serving import (
 )
 from duplex_server.serving.attachments import ServedSession
 from duplex_server.testing import Harness
+from patience import PATIENCE_S, eventually
 from starlette.responses import Response
 
 Frame = dict[str, Any]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - another thread sets no event of this loop
-            await asyncio.sleep(0.002)
+    await eventually(condition)
 
 
 class FakeSocket(RealtimeSocket):
@@ -184,12 +183,12 @@ class Place:
 
         def hold() -> None:
             held.set()
-            release.wait(10)
+            release.wait(PATIENCE_S)
 
         loop = self.omni.engine._loop
         assert loop is not None
         loop.call_soon_threadsafe(hold)
-        assert held.wait(10)
+        assert held.wait(PATIENCE_S)
         try:
             yield
         finally:
@@ -320,7 +319,7 @@ async def test_resume_abandoned_half_way_with_nobody_there_is_detached_again(
     first, task = await place.first()
     await gone(place, first, task)
     await abandon_mid_rpc(place, first.token)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not await place.detached():  # noqa: ASYNC110 - another thread's doing
             await asyncio.sleep(0.005)
     back, _ = place.resume(first.token, 1)
@@ -401,16 +400,18 @@ async def test_a_replay_cancelled_after_it_was_handed_a_newer_lease_detaches_tha
     assert place.owner == (3, 3)
 
 
-async def test_a_dead_socket_delays_its_successor_by_a_second_at_most(place: Place) -> None:
+async def test_a_dead_socket_delays_its_successor_by_a_second_at_most(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert attachment._FAREWELL_S == 1.0
+    monkeypatch.setattr(attachment, "_STALLED_SEND_S", 10 * PATIENCE_S)
     a, _ = await place.first()
     a.hold_at("session.heartbeat_ack")
     a.say("session.heartbeat")
     await a.held.wait()
-    loop = asyncio.get_running_loop()
-    began = loop.time()
     b, _ = place.resume(a.token, 1)
-    await b.got("session.heartbeat_ack")
-    assert loop.time() - began < 3
+    async with asyncio.timeout(PATIENCE_S):
+        await b.got("session.heartbeat_ack")
     assert (b.sent[0]["type"], b.seqs) == ("session.resumed", [2])
 
 

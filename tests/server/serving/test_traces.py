@@ -18,6 +18,7 @@ from duplex_sdk.testing.session_lab import tone
 from duplex_server.runtime.unit_watch import UnitTiming
 from duplex_server.serving import traces
 from duplex_server.testing import Harness
+from patience import PATIENCE_S
 
 sdk = pytest.importorskip("opentelemetry.sdk.trace")
 
@@ -93,7 +94,7 @@ async def test_a_served_session_has_a_span_for_each_unit_the_model_took(spans: A
         await client.append_audio(tone(400, 16_000))
         await client.commit()
         await client.create_response()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             async for event in events:
                 if isinstance(event, ResponseDone):
                     break

@@ -40,6 +40,7 @@ from duplex_sdk.stage import (
 from duplex_server.entrypoints import Question, RequestFailedError, TurnModel, warm_up_turns
 from duplex_server.serving import ServerExtensions, ServingOptions
 from duplex_server.testing import Harness, RunningServer, RunningTurnServer
+from patience import PATIENCE_S, eventually
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
@@ -225,7 +226,7 @@ def asking(text: str, **fields: Any) -> dict[str, Any]:
 
 
 async def post(url: str, body: dict[str, Any], **options: Any) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client:
         return await client.post(ROUTE, json=body, **options)
 
 
@@ -234,15 +235,13 @@ def http(server: RunningServer) -> str:
 
 
 async def nobody_is_left(server: RunningTurnServer) -> None:
-    async with asyncio.timeout(10):
-        while server.omni.health().turn_requests or OPEN:  # noqa: ASYNC110 - as a monitor does
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not (server.omni.health().turn_requests or OPEN))
 
 
 @asynccontextmanager
 async def stream(url: str, text: str) -> AsyncIterator[AsyncIterator[str]]:
     async with (
-        httpx.AsyncClient(base_url=url, timeout=20) as client,
+        httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as client,
         client.stream("POST", ROUTE, json=asking(text, stream=True)) as response,
     ):
         yield response.aiter_lines()
@@ -502,9 +501,7 @@ async def test_client_that_leaves_a_whole_answer_stops_the_model(
     server: RunningTurnServer,
 ) -> None:
     waiting = asyncio.create_task(post(server.url, asking("forever")))
-    async with asyncio.timeout(10):
-        while not OPEN:  # noqa: ASYNC110 - another thread's doing
-            await asyncio.sleep(0.01)
+    await eventually(lambda: bool(OPEN))
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     await nobody_is_left(server)

@@ -31,8 +31,7 @@ from duplex_server.stages import (
 from duplex_server.stages.inline_replica import HostSettings
 from duplex_server.stages.loop_replica import LoopReplica
 from duplex_server.stages.thread_replica import ThreadReplica
-
-PATIENCE_S = 5.0
+from patience import PATIENCE_S
 
 
 class Heard(StageListener):

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from duplex_server.stages.heartbeat import Heartbeat
+from patience import PATIENCE_S
 
 BEAT_S = 0.02
 
@@ -28,13 +29,13 @@ class Watched:
 
     async def next_ping(self) -> None:
         self.beat_heard.clear()
-        await asyncio.wait_for(self.beat_heard.wait(), 5.0)
+        await asyncio.wait_for(self.beat_heard.wait(), PATIENCE_S)
 
 
 async def test_silence_is_told_once_and_ends_the_beat() -> None:
     watched = Watched()
     watched.heartbeat.start(3)
-    assert await asyncio.wait_for(watched.silent, 5.0) == pytest.approx(3 * BEAT_S)
+    assert await asyncio.wait_for(watched.silent, PATIENCE_S) == pytest.approx(3 * BEAT_S)
     assert watched.pings == [1, 2, 3]
     watched.heartbeat.stop()
 
@@ -56,7 +57,7 @@ async def test_patience_can_change_while_it_beats() -> None:
         await watched.next_ping()
     before = len(watched.pings)
     watched.heartbeat.start(2)
-    await asyncio.wait_for(watched.silent, 5.0)
+    await asyncio.wait_for(watched.silent, PATIENCE_S)
     assert len(watched.pings) == before + 2
 
 

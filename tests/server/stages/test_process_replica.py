@@ -188,14 +188,14 @@ class TestSessions:
 
     async def test_a_collective_call_crosses_and_so_does_its_failure(self, yard: Yard) -> None:
         pool = await yard.pool(replicas=2)
-        pids = await pool.call("pid", {}, timeout_s=5.0)
+        pids = await pool.call("pid", {}, timeout_s=PATIENCE_S)
         assert pids == [status.pid for status in pool.replicas]
-        assert await pool.call("echo", {"x": [1]}, timeout_s=5.0) == [{"x": [1]}] * 2
+        assert await pool.call("echo", {"x": [1]}, timeout_s=PATIENCE_S) == [{"x": [1]}] * 2
         for method, says in (("nonsense", "answers no call"), ("odd", "odd")):
             with pytest.raises(StageCallError, match=says):
-                await pool.call(method, {}, timeout_s=5.0)
+                await pool.call(method, {}, timeout_s=PATIENCE_S)
         with pytest.raises(StageCallError, match="cannot cross"):
-            await pool.call("echo", {"x": object()}, timeout_s=5.0)
+            await pool.call("echo", {"x": object()}, timeout_s=PATIENCE_S)
 
 
 class TestDeath:
@@ -234,7 +234,7 @@ class TestDeath:
         pool = await yard.pool(call_timeout_s=0.3)
         pid = pool.replicas[0].pid
         pool.open(StageSession("a"))
-        yard.submit(pool, "a", sleep_s=60)
+        yard.submit(pool, "a", sleep_s=600)
         await yard.heard.until(lambda: bool(yard.heard.failed))
         assert "took longer than 0.3 s" in yard.heard.failed[0][1].message
         assert pid is not None
@@ -242,7 +242,7 @@ class TestDeath:
 
     async def test_what_a_worker_started_ends_with_it(self, yard: Yard) -> None:
         pool = await yard.pool(child=True)
-        (child,) = await pool.call("child", {}, timeout_s=5.0)
+        (child,) = await pool.call("child", {}, timeout_s=PATIENCE_S)
         assert runs(child)
         os.kill(pool.replicas[0].pid or 0, signal.SIGKILL)
         await yard.heard.until(lambda: (0, 1) in yard.heard.ready)
@@ -251,9 +251,9 @@ class TestDeath:
     async def test_a_call_under_way_fails_with_its_worker(self, yard: Yard) -> None:
         pool = await yard.pool()
         pool.open(StageSession("a"))
-        yard.submit(pool, "a", sleep_s=60)
+        yard.submit(pool, "a", sleep_s=600)
         await eventually(yard.is_stepping)
-        calling = asyncio.create_task(pool.call("pid", {}, timeout_s=30.0))
+        calling = asyncio.create_task(pool.call("pid", {}, timeout_s=PATIENCE_S))
         await asyncio.sleep(0)
         os.kill(pool.replicas[0].pid or 0, signal.SIGKILL)
         with pytest.raises(StageCallError, match="gone"):
@@ -359,7 +359,7 @@ class TestLoading:
             await yard.pool(odd=object())
 
     async def test_a_start_given_up_leaves_nothing(self, yard: Yard) -> None:
-        starting = asyncio.create_task(yard.pool(load_s=60))
+        starting = asyncio.create_task(yard.pool(load_s=600))
         await eventually(lambda: bool(yard.made and yard.made[0].pid))
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -377,7 +377,7 @@ class TestLoading:
     async def test_stop_waits_no_longer_than_told(self, yard: Yard) -> None:
         pool = await yard.pool()
         pool.open(StageSession("a"))
-        yard.submit(pool, "a", sleep_s=60)
+        yard.submit(pool, "a", sleep_s=600)
         await eventually(yard.is_stepping)
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(PATIENCE_S):
             await pool.stop(0.1)

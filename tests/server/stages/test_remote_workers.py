@@ -164,14 +164,14 @@ class TestServed:
             field.submit(pool, name, f"said in {name}")
         await field.heard.until(lambda: len(field.heard.idle) == 2)
         assert {output.text for output in field.heard.outputs} == {"said in a", "said in b"}
-        pids = await pool.call("pid", {}, timeout_s=5.0)
+        pids = await pool.call("pid", {}, timeout_s=PATIENCE_S)
         assert set(pids) == machine.children()
         assert [status.pid for status in pool.replicas] == [None, None]
         assert all(status.info is not None for status in pool.replicas)
 
     async def test_nothing_there_can_read_the_secret(self, field: Field, machine: Machine) -> None:
         pool = await field.pool(machine.address)
-        assert await pool.call("secret", {}, timeout_s=5.0) == [[]]
+        assert await pool.call("secret", {}, timeout_s=PATIENCE_S) == [[]]
 
     async def test_stopping_the_pool_ends_the_processes(
         self, field: Field, start_machine: Callable[..., Machine]
@@ -212,7 +212,7 @@ class TestDeath:
         pool = await field.pool(machine.address, machine.address)
         pool.open(StageSession("a"))
         pool.open(StageSession("b"))
-        victim, other = await pool.call("pid", {}, timeout_s=5.0)
+        victim, other = await pool.call("pid", {}, timeout_s=PATIENCE_S)
         os.kill(victim, how)
         await field.heard.until(lambda: bool(field.heard.failed))
         ((name, error),) = field.heard.failed
@@ -220,15 +220,15 @@ class TestDeath:
         # Until the stopped one is gone its place may still be taken, never longer.
         await eventually(lambda: (0, 1) in field.heard.ready)
         await eventually(lambda: victim not in machine.children())
-        assert (await pool.call("pid", {}, timeout_s=5.0))[1] == other
+        assert (await pool.call("pid", {}, timeout_s=PATIENCE_S))[1] == other
         field.submit(pool, "b", "unharmed")
         await field.heard.until(lambda: bool(field.heard.outputs))
 
     async def test_a_stuck_call_is_ended_over_there(self, field: Field, machine: Machine) -> None:
         pool = await field.pool(machine.address, call_timeout_s=0.5)
-        (stuck,) = await pool.call("pid", {}, timeout_s=5.0)
+        (stuck,) = await pool.call("pid", {}, timeout_s=PATIENCE_S)
         pool.open(StageSession("a"))
-        field.submit(pool, "a", sleep_s=60)
+        field.submit(pool, "a", sleep_s=600)
         await field.heard.until(lambda: bool(field.heard.failed))
         assert "took longer than 0.5 s" in field.heard.failed[0][1].message
         await eventually(lambda: stuck not in machine.children())

@@ -12,6 +12,7 @@ from duplex_server.stages import ReplicaSink, StageReplica
 from duplex_server.stages.inline_replica import HostSettings
 from duplex_server.stages.loop_replica import LoopReplica
 from duplex_server.stages.thread_replica import ThreadReplica
+from patience import PATIENCE_S
 
 
 class Sink(ReplicaSink):
@@ -59,7 +60,7 @@ async def test_a_host_that_breaks_down_is_reported_once_and_stays_silent(
     await asyncio.sleep(0.05)
     clock.broken = True
     replica.units([shop.unit("a", "x")])
-    reason = await asyncio.wait_for(sink.dead, 5.0)
+    reason = await asyncio.wait_for(sink.dead, PATIENCE_S)
     assert "no clock" in reason
     seen = len(sink.results)
     replica.close("a")

@@ -28,6 +28,7 @@ from duplex_server.stages import (
     start_pools,
     stop_pools,
 )
+from patience import PATIENCE_S
 
 BOTH = pytest.mark.parametrize("quick", [False, True], ids=["thread", "loop"])
 
@@ -125,10 +126,10 @@ class TestSessions:
 
     async def test_a_collective_call_reaches_every_replica(self, shop: Any, quick: bool) -> None:
         pool = await shop.pool(quick=quick, replicas=2)
-        answers = await pool.call("name", {"who": "me"}, timeout_s=5.0)
+        answers = await pool.call("name", {"who": "me"}, timeout_s=PATIENCE_S)
         assert answers == ["echo of me", "echo of me"]
         with pytest.raises(StageCallError, match="answers no call"):
-            await pool.call("nonsense", {}, timeout_s=5.0)
+            await pool.call("nonsense", {}, timeout_s=PATIENCE_S)
 
     async def test_stop_closes_all_and_unloads(self, shop: Any, quick: bool) -> None:
         pool = await shop.pool(quick=quick)
@@ -325,7 +326,7 @@ class TestPipelines:
             assert seen == sorted(seen)
             assert [pool.alive for pool in pools] == [True, True]
             with pytest.raises(StageCallError):
-                await call_pools(pools, "nothing", {}, timeout_s=5.0)
+                await call_pools(pools, "nothing", {}, timeout_s=PATIENCE_S)
         finally:
             await stop_pools(pools, grace_s=1.0)
 

@@ -20,6 +20,7 @@ from duplex_sdk.stage import (
 from duplex_server.stages import ReplicaSink, StageReplica
 from duplex_server.stages.inline_replica import HostSettings
 from duplex_server.stages.thread_replica import ThreadReplica
+from patience import PATIENCE_S
 
 
 class Slow(StageModel[None]):
@@ -32,7 +33,7 @@ class Slow(StageModel[None]):
 
     def load(self, context: LoadContext) -> StageInfo:
         self.loading.set()
-        self.let_go.wait(10)
+        self.let_go.wait(PATIENCE_S)
         return StageInfo()
 
     def open(self, session: StageSession) -> None:

@@ -7,6 +7,7 @@ import pytest
 from duplex_sdk.clients import DuplexClientBase
 from duplex_sdk.protocol.duplex import DuplexEvent, RateLimitsUpdated, ResponseDone
 from duplex_server.testing import Harness
+from patience import PATIENCE_S
 
 SCRIPT = {
     "turns": "commit",
@@ -29,7 +30,7 @@ async def conversation(client: DuplexClientBase) -> list[DuplexEvent]:
         for text in ("good morning", "and again"):
             await client.send_text(text)
             await client.create_response()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await read_until(RateLimitsUpdated)
         await client.update({"instructions": "be brief"})
         await client.commit()
