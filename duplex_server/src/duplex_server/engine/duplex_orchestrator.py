@@ -47,8 +47,7 @@ __all__ = ["DuplexOrchestrator"]
 
 logger = logging.getLogger(__name__)
 
-SESSION_MESSAGES = (
-    CommandMessage,
+CONTROL_MESSAGES = (
     OpenSessionMessage,
     CloseSessionMessage,
     ResumeSessionMessage,
@@ -197,7 +196,9 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
     # Seams
 
     def _dispatch_message(self, message: Any) -> bool:
-        if isinstance(message, SESSION_MESSAGES):
+        if isinstance(message, CommandMessage):
+            self.manager.command(message)
+        elif isinstance(message, CONTROL_MESSAGES):
             self.manager.dispatch(message)
         elif isinstance(message, RoomMadeMessage):
             self.manager.room_made(message.session_id)
@@ -225,14 +226,14 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
         runner = self.manager.runner(request.stream_id)
         if runner is None:
             return True
-        is_last = stage_id == self.stage_count - 1
+        is_last = stage_id + 1 == len(self.pools)
         decision, shown = None, False
         if not is_last and (self._decides or self._shows):
             context = runner.session.output_context(stage_id)
             decision = self._decision(output, context)
             shown = decision is None and self._is_shown(output, context)
         item = StageOutputReceived(output, stage_id, is_last, decision, shown, metrics)
-        self.manager.stage_output(request.stream_id, item, _size(output))
+        runner.stage_output(item, _size(output))
         return decision is not None or is_last
 
     def _on_stream_idle(self, stream: Stream) -> None:

@@ -17,7 +17,7 @@ from duplex_server.stages import Deployment, build_pools, start_pools, stop_pool
 from .errors import EngineBusyError, EngineDeadError
 from .figures import EngineFigures
 from .rpc import RpcRouter
-from .stage_relay import StageRelay
+from .unheard import Unheard
 
 if TYPE_CHECKING:
     from duplex_sdk.stage import PipelineConfig
@@ -190,10 +190,9 @@ class OmniEngineBase(ABC):
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        relay = StageRelay()
         self._pools = build_pools(
             self.pipeline,
-            relay,
+            Unheard(),
             output_rate=self.options.output_rate,
             native_period_ms=self.options.native_period_ms,
             stage_call_timeout_s=self.options.stage_call_timeout_s,
@@ -203,7 +202,8 @@ class OmniEngineBase(ABC):
         await start_pools(self._pools, self._progress)
         try:
             orchestrator = self._create_orchestrator(self._pools)
-            relay.target = orchestrator
+            for pool in self._pools:
+                pool.listener = orchestrator
             self._crossing = Crossing(loop, orchestrator.dispatch)
             self._ready.set_result(None)
             await orchestrator.run(self._stop)

@@ -148,9 +148,11 @@ class OrchestratorBase(StageListener):
         stream = self._flow.get(request.stream_id)
         if stream is None:
             raise StageUnavailableError("the request was closed")
-        replica_id = await self._flow.submit(
-            stream, epoch, lambda: stream.unit(0, request.request_id, turn_id, prompt)
-        )
+        if not self._flow.begin(stream, epoch):
+            await self._flow.room(stream, epoch)
+        # Its number is given now: what waits may yet be called off.
+        unit = stream.unit(0, request.request_id, turn_id, prompt)
+        replica_id = self._flow.hand_over(0, stream, unit)
         request.submitted = True
         return replica_id
 

@@ -55,22 +55,27 @@ class StageFlow:
         self._streams[stream.stream_id] = stream
         return stream
 
-    async def submit(self, stream: Stream, epoch: int, make: Callable[[], UnitRequest]) -> int:
-        """Give stage 0 a unit, waiting for credit; returns the replica's id.
-
-        Args:
-            stream: whose it is.
-            epoch: of the unit.
-            make: makes it, once the stage has room: its number is given then.
+    def begin(self, stream: Stream, epoch: int) -> bool:
+        """A unit of this epoch is about to come: whether stage 0 has room for it now.
 
         Raises:
             StageUnavailableError: no replica can take it.
-            RequestCancelledError: aborted while it waited, or of an epoch that is over.
+            RequestCancelledError: the epoch is over.
         """
         if epoch < stream.epoch:
             raise RequestCancelledError("the request was aborted")
         stream.epoch = epoch
-        self._open(stream)
+        if not stream.opened:
+            self._open(stream)
+        return self._pools[0].room(stream.stream_id) > 0
+
+    async def room(self, stream: Stream, epoch: int) -> None:
+        """Wait until stage 0 has room for a unit of this epoch.
+
+        Raises:
+            StageUnavailableError: the stage no longer serves the stream.
+            RequestCancelledError: aborted while it waited.
+        """
         pool = self._pools[0]
         while not pool.room(stream.stream_id):
             if not pool.is_open(stream.stream_id):
@@ -78,7 +83,17 @@ class StageFlow:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             stream.waiters.append((epoch, waiter))
             await _wait(stream, epoch, waiter)
-        return self._hand_over(0, stream, make())
+
+    def hand_over(self, stage_id: int, stream: Stream, unit: UnitRequest) -> int:
+        """Give a stage that has room a unit; returns the replica's id.
+
+        Raises:
+            StageUnavailableError: the stage does not serve the stream.
+        """
+        replica_id = self._pools[stage_id].submit(unit)
+        stream.busy = True
+        self._on_submitted(stage_id, unit, replica_id)
+        return replica_id
 
     def forward(self, stage_id: int, stream: Stream, unit: UnitRequest) -> None:
         """Give a later stage a unit, at once or when it has room; the stage before it rests then.
@@ -88,7 +103,7 @@ class StageFlow:
         """
         pool = self._pools[stage_id]
         if not stream.queued.get(stage_id) and pool.room(stream.stream_id):
-            self._hand_over(stage_id, stream, unit)
+            self.hand_over(stage_id, stream, unit)
             return
         if stream.queued_bytes + prompt_size(unit.prompt) > self.max_waiting_bytes:
             raise StageUnavailableError(
@@ -110,7 +125,7 @@ class StageFlow:
         if not queue:
             return
         while queue and self._pools[stage_id].room(stream_id):
-            self._hand_over(stage_id, stream, stream.pop(stage_id))
+            self.hand_over(stage_id, stream, stream.pop(stage_id))
         if not queue:
             self._pools[stage_id - 1].hold(stream_id, False)
 
@@ -119,8 +134,9 @@ class StageFlow:
         stream = self._streams.get(stream_id)
         if stream is None or not stream.busy or stream.waiting or stream.waiters:
             return None
-        if not all(pool.is_idle(stream_id) for pool in self._pools):
-            return None
+        for pool in self._pools:
+            if not pool.is_idle(stream_id):
+                return None
         stream.busy = False
         return stream
 
@@ -152,17 +168,9 @@ class StageFlow:
 
     def _open(self, stream: Stream) -> None:
         """Open all stages with the first unit, so that none opens in the middle of an answer."""
-        if stream.opened:
-            return
         for pool, session in zip(self._pools, stream.sessions, strict=True):
             pool.open(session)
         stream.opened = True
-
-    def _hand_over(self, stage_id: int, stream: Stream, unit: UnitRequest) -> int:
-        replica_id = self._pools[stage_id].submit(unit)
-        stream.busy = True
-        self._on_submitted(stage_id, unit, replica_id)
-        return replica_id
 
 
 async def _wait(stream: Stream, epoch: int, waiter: asyncio.Future[None]) -> None:

@@ -100,7 +100,7 @@ class Stream:
         epoch: work of older epochs is dropped.
         busy: a unit was submitted since all stages were last idle.
         queued: units that wait for credit, by stage; of stage 0 none, their submitters wait.
-        queued_bytes: size of all of them.
+        queued_bytes: size of all of them; 0 when there is none.
     """
 
     __slots__ = (
@@ -153,7 +153,7 @@ class Stream:
     @property
     def waiting(self) -> bool:
         """Whether a unit waits somewhere between stages."""
-        return any(self.queued.values())
+        return self.queued_bytes > 0
 
     def begin_epoch(self, epoch: int) -> None:
         """Drop what waits; whoever waits to submit to an older epoch is called off."""

@@ -7,23 +7,23 @@ not use ``asyncio.timeout`` or task groups before that: true of a stage port, un
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
-__all__ = ["run_eagerly"]
+__all__ = ["Rest", "run_to_first_wait"]
 
 T = TypeVar("T")
 
 
-class _Rest(Generic[T]):
-    """Goes on with a coroutine that has yielded its first future already."""
+class Rest(Generic[T]):
+    """What is left of a coroutine that waits for its first future: awaitable once, in a task."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], pending: Any) -> None:
         self._coroutine = coroutine
         self._pending = pending
 
     def __await__(self) -> Generator[Any, Any, T]:
+        """Go on with it."""
         pending = self._pending
         while True:
             failure: BaseException | None = None
@@ -40,14 +40,8 @@ class _Rest(Generic[T]):
                 return done.value  # type: ignore[no-any-return]
 
 
-async def _finish(rest: _Rest[T]) -> T:
-    return await rest
-
-
-def run_eagerly(
-    coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
-) -> T | asyncio.Task[T]:
-    """The result if there was nothing to wait for, else a task that will have it.
+def run_to_first_wait(coroutine: Coroutine[Any, Any, T]) -> T | Rest[T]:
+    """The result if there was nothing to wait for, else the rest of it.
 
     Raises:
         Exception: what the coroutine raised before its first wait.
@@ -56,4 +50,4 @@ def run_eagerly(
         pending = coroutine.send(None)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
-    return loop.create_task(_finish(_Rest(coroutine, pending)))
+    return Rest(coroutine, pending)

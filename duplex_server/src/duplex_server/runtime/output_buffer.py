@@ -88,9 +88,11 @@ class DuplexOutputBuffer(DeliveryPort):
 
         It isn't called for a reader that stalls: look again after ``limits.stall_timeout_s``.
         """
+        if not self._queue.much_waits:
+            # What only the engine adds to cannot grow meanwhile, so this needs no lock.
+            return False
         with self._lock:
-            queue = self._queue
-            self._room_wanted = queue.much_waits and queue.holds_back(self._clock())
+            self._room_wanted = self._queue.holds_back(self._clock())
             return self._room_wanted
 
     def on_closed(self, callback: Callable[[], object]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,7 @@ from duplex_sdk.session.inputs import Fault, Input
 
 from duplex_server.stages import RequestCancelledError
 
-from .eager import run_eagerly
+from .eager import Rest, run_to_first_wait
 
 if TYPE_CHECKING:
     from .offload import Outcome
@@ -23,6 +23,7 @@ __all__ = ["OpKind", "PendingOps"]
 
 logger = logging.getLogger(__name__)
 
+E = TypeVar("E")
 T = TypeVar("T")
 
 
@@ -70,10 +71,10 @@ class PendingOps:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def run_now(self, op: int, kind: OpKind, work: Callable[[], Input | None]) -> None:
+    def run_now(self, op: int, kind: OpKind, work: Callable[[E], Input | None], effect: E) -> None:
         """Work that does not wait: its outcome, or that it failed; None: it handed the op on."""
         try:
-            outcome = work()
+            outcome = work(effect)
         except Exception as error:
             outcome = self._failure(op, kind, error)
         if outcome is not None:
@@ -87,19 +88,18 @@ class PendingOps:
         Its outcome is told before anything that the work set off can come in.
         """
         try:
-            result = run_eagerly(self._telling(op, work, done), self._services.loop)
+            result = run_to_first_wait(work)
         except Exception as error:
             self._settle(self._failure(op, kind, error))
             return
-        if isinstance(result, asyncio.Task):
-            self._watch(op, kind, result, done)
+        if isinstance(result, Rest):
+            task = self._services.loop.create_task(self._telling(op, result, done))
+            self._watch(op, kind, task, done)
         else:
             self._settle(done(result))
 
-    async def _telling(
-        self, op: int, work: Coroutine[Any, Any, T], done: Callable[[T], Input]
-    ) -> T:
-        """The work, and where it had to wait, its outcome in the same turn of the loop.
+    async def _telling(self, op: int, work: Awaitable[T], done: Callable[[T], Input]) -> T:
+        """The work that had to wait, and its outcome in the same turn of the loop.
 
         A task's end is told one turn later: too late for a unit whose stage is quick, since what
         the stage says, and that it is idle again, would be there before the unit was accepted.

@@ -43,7 +43,6 @@ from .control import (
     ControlResult,
     OpenSessionMessage,
     ResumeSessionMessage,
-    SessionMessage,
     TouchSessionMessage,
 )
 from .services import RunnerOwner
@@ -53,8 +52,8 @@ from .session_runner import DuplexSessionRunner, release_stages
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexSessionRuntimeConfig
     from duplex_sdk.session.effects import AnswerControl
-    from duplex_sdk.session.inputs import StageOutputReceived
 
+    from .control import ControlMessage
     from .output_wakes import OutputWakes
     from .services import EngineServices
 
@@ -109,11 +108,8 @@ class DuplexSessionManager(RunnerOwner):
 
     # Messages of callers
 
-    def dispatch(self, message: SessionMessage) -> None:
-        """Take a message of the callers' side, in the order they were sent."""
-        if isinstance(message, CommandMessage):
-            self._command(message)
-            return
+    def dispatch(self, message: ControlMessage) -> None:
+        """Carry out what a caller asks of a session as a whole."""
         if isinstance(message, OpenSessionMessage):
             self._opens.setdefault(message.session_id, message)
         self._feed_table(_asked(message))
@@ -130,7 +126,8 @@ class DuplexSessionManager(RunnerOwner):
         if runner is not None:
             runner.room_asked()
 
-    def _command(self, message: CommandMessage) -> None:
+    def command(self, message: CommandMessage) -> None:
+        """Hand a client's command to its session, or refuse it."""
         refusal = self._table.refusal(message.session_id)
         runner = self._runners.get(message.session_id)
         if refusal is None and runner is not None:
@@ -142,12 +139,6 @@ class DuplexSessionManager(RunnerOwner):
             logger.info("a command for a session that is gone was dropped")
 
     # What stages say
-
-    def stage_output(self, session_id: str, item: StageOutputReceived, size: int) -> None:
-        """Hand an output to its session, or drop it."""
-        runner = self._runners.get(session_id)
-        if runner is not None:
-            runner.stage_output(item, size)
 
     def stage_failed(self, session_id: str, failure: StageFailed) -> None:
         """A stage can no longer serve a session."""

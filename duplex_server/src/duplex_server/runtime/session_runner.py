@@ -19,7 +19,6 @@ from duplex_sdk.session.effects import (
     ConfigureInput,
     DecodeAudio,
     DropQueuedAudio,
-    Effect,
     Emit,
     Ended,
     MarkClosing,
@@ -162,7 +161,8 @@ class DuplexSessionRunner:
                 self._step((self._urgent or self._ordered).pop(0))
         finally:
             self._running = False
-        self._publish()
+        if self._owner is not None:
+            self._publish()
 
     def command(self, item: CommandReceived, size: int) -> None:
         """A client's command of ``size`` input bytes arrived."""
@@ -190,7 +190,8 @@ class DuplexSessionRunner:
 
     def room_asked(self) -> None:
         """Somebody waits until the session takes more input."""
-        self._publish()
+        if self._owner is not None:
+            self._publish()
 
     def stop(self) -> None:
         """Call everything off and let go of every reference; the session is not told."""
@@ -219,7 +220,11 @@ class DuplexSessionRunner:
             if type(effect) is not Emit:
                 if units is not None:
                     units.asked(effect)
-                self._perform(effect)
+                try:
+                    PERFORMERS[type(effect)](self, effect)
+                except Exception:
+                    kind = type(effect).__name__
+                    logger.exception("session %s: %s failed", self.session_id, kind)
             elif refused:
                 refused.append(effect.event)
             else:
@@ -236,12 +241,6 @@ class DuplexSessionRunner:
         self._output.put(event)
         if type(event) is AudioDelta:
             self._ear.play(event.delta, event.format, event.sample_rate_hz or 0)
-
-    def _perform(self, effect: Effect) -> None:
-        try:
-            PERFORMERS[type(effect)](self, effect)
-        except Exception:
-            logger.exception("session %s: %s failed", self.session_id, type(effect).__name__)
 
     def _handle_failed(self, item: Input) -> None:
         """The machine itself broke: say so, and never keep a session that cannot be closed."""
@@ -283,7 +282,7 @@ class DuplexSessionRunner:
         if not ear.is_cheap(effect):
             self._ops.run_thread(effect.op, DECODE, lambda: ear.decode(effect))
         else:
-            self._ops.run_now(effect.op, DECODE, lambda: self._hear(effect))
+            self._ops.run_now(effect.op, DECODE, self._hear, effect)
 
     def _hear(self, effect: DecodeAudio) -> AudioDecoded | None:
         heard = self._ear.hear(effect)
@@ -297,23 +296,20 @@ class DuplexSessionRunner:
         ear = self._ear
         # At once wherever possible: audio that came after it must be heard by the new detector.
         if ear.is_cheap_to_configure(effect):
-            self._ops.run_now(effect.op, CONFIGURE, lambda: ear.configure(effect))
+            self._ops.run_now(effect.op, CONFIGURE, ear.configure, effect)
         else:
             self._ops.run_thread(effect.op, CONFIGURE, lambda: ear.configure(effect))
 
     def _plan(self, effect: PlanAppend) -> None:
-        plugin, op = self._services.plugin, effect.op
+        op = effect.op
         if self._plans_at_once:
-            self._ops.run_now(
-                op, PLAN, lambda: AppendPlanned(op, plugin.plan_append(effect.request))
-            )
+            self._ops.run_now(op, PLAN, self._plan_now, effect)
         else:
-            self._ops.run_task(
-                op,
-                PLAN,
-                plugin.prepare_append_plan(effect.request),
-                lambda plan: AppendPlanned(op, plan),
-            )
+            work = self._services.plugin.prepare_append_plan(effect.request)
+            self._ops.run_task(op, PLAN, work, lambda plan: AppendPlanned(op, plan))
+
+    def _plan_now(self, effect: PlanAppend) -> AppendPlanned:
+        return AppendPlanned(effect.op, self._services.plugin.plan_append(effect.request))
 
     def _register(self, effect: RegisterRequest) -> None:
         try:
@@ -376,8 +372,6 @@ class DuplexSessionRunner:
         self.feed(TimerFired())
 
     def _publish(self) -> None:
-        if self._owner is None:
-            return
         room = self._link.room
         held = self.session.held_input_bytes if room.wants_held else None
         total, commands, turns = self.session.input_load()

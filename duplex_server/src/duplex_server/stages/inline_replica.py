@@ -65,39 +65,41 @@ class InlineReplica(StageReplica):
         """``settings``: what to run; ``sink``: where to deliver."""
         self._settings = settings
         self._sink = sink
-        self._inbox: deque[Callable[[StageHost], None]] = deque()
+        self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
 
     def open(self, session: StageSession) -> None:
         """See ``StageReplica``."""
-        self._post(lambda host: host.open(session))
+        self._post(StageHost.open, session)
 
     def units(self, units: Sequence[UnitRequest]) -> None:
         """See ``StageReplica``."""
-        self._post(lambda host: host.units(units))
+        self._post(StageHost.units, units)
 
     def update(self, session: StageSession) -> None:
         """See ``StageReplica``."""
-        self._post(lambda host: host.update(session))
+        self._post(StageHost.update, session)
 
     def cancel(self, session_id: str, epoch: int, heard_ms: float) -> None:
         """See ``StageReplica``."""
-        self._post(lambda host: host.cancel(session_id, epoch, heard_ms))
+        self._post(StageHost.cancel, session_id, epoch, heard_ms)
 
     def hold(self, session_id: str, held: bool) -> None:
         """See ``StageReplica``."""
-        self._post(lambda host: host.hold(session_id, held))
+        self._post(StageHost.hold, session_id, held)
 
     def close(self, session_id: str) -> None:
         """See ``StageReplica``."""
-        self._post(lambda host: host.close(session_id))
+        self._post(StageHost.close, session_id)
 
-    def _post(self, call: Callable[[StageHost], None]) -> None:
-        self._inbox.append(call)
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Have ``call(host, *arguments)`` made by whoever drives the host."""
+        self._inbox.append((call, arguments))
         self._wake()
 
     def _drain(self, host: StageHost) -> None:
         while self._inbox:
-            self._inbox.popleft()(host)
+            call, arguments = self._inbox.popleft()
+            call(host, *arguments)
 
     @abstractmethod
     def _wake(self) -> None:

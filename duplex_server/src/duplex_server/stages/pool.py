@@ -12,7 +12,6 @@ from duplex_sdk.stage import (
     StageConfig,
     StageError,
     StageLoadError,
-    StageOutput,
     StageSession,
     UnitRequest,
 )
@@ -47,10 +46,6 @@ class _Binding:
     def usable(self) -> bool:
         return not self.failed and self.closing is None
 
-    def awaits(self, output: StageOutput) -> bool:
-        """Whether an output is of what the session still wants."""
-        return self.usable and output.epoch >= self.epoch
-
     def require_usable(self, stage: str) -> None:
         if self.closing is not None:
             raise StageUnavailableError(f"session {self.session_id} is closing")
@@ -63,6 +58,11 @@ class StagePool(ReplicaSink):
 
     All methods are called on the engine loop; those that are not ``async`` return at once. What
     comes of them is told to the ``StageListener``, never from inside a call to the pool.
+
+    Attributes:
+        stage_id: position of the stage in the pipeline, from 0.
+        config: the stage.
+        listener: hears what the stage does; another may take over.
     """
 
     def __init__(
@@ -87,14 +87,14 @@ class StagePool(ReplicaSink):
         """
         self.stage_id = stage_id
         self.config = config
-        self._listener = listener
+        self.listener = listener
         self._bindings: dict[str, _Binding] = {}
         self._keeper = ReplicaKeeper(
             config,
             make_replica=lambda replica_id: make_replica(replica_id, self),
             policy=restart or RestartPolicy(),
             clock=clock,
-            on_ready=lambda slot: listener.on_replica_ready(stage_id, slot.id, slot.restarts),
+            on_ready=lambda slot: self.listener.on_replica_ready(stage_id, slot.id, slot.restarts),
         )
 
     @property
@@ -170,9 +170,8 @@ class StagePool(ReplicaSink):
 
     def room(self, session_id: str) -> int:
         """How many more units of the session the stage takes now; 0 for one that is not open."""
-        if not self.is_open(session_id):
-            return 0
-        return CREDIT - self._bindings[session_id].outstanding
+        binding = self._bindings.get(session_id)
+        return CREDIT - binding.outstanding if binding is not None and binding.usable else 0
 
     def submit(self, unit: UnitRequest) -> int:
         """Hand over a unit of an open session.
@@ -266,14 +265,14 @@ class StagePool(ReplicaSink):
         if slot is None:
             return
         for session_id, took_ms in result.opened:
-            self._listener.on_opened(self.stage_id, session_id, took_ms)
-        outputs = [
-            output
-            for output in result.outputs
-            if (binding := self._bindings.get(output.session_id)) and binding.awaits(output)
-        ]
+            self.listener.on_opened(self.stage_id, session_id, took_ms)
+        outputs = []
+        for output in result.outputs:
+            binding = self._bindings.get(output.session_id)
+            if binding is not None and binding.usable and output.epoch >= binding.epoch:
+                outputs.append(output)
         if outputs:
-            self._listener.on_outputs(self.stage_id, slot.id, outputs)
+            self.listener.on_outputs(self.stage_id, slot.id, outputs)
         for session_id, error in result.failed:
             self._fail(session_id, error)
         for session_id, epoch, seq in result.taken:
@@ -283,7 +282,7 @@ class StagePool(ReplicaSink):
         for session_id in result.closed:
             self._unbind(session_id)
         if result.report is not None:
-            self._listener.on_report(self.stage_id, slot.id, result.report)
+            self.listener.on_report(self.stage_id, slot.id, result.report)
 
     def on_dead(self, replica: StageReplica, reason: str) -> None:
         """Fail what was bound to the replica and start another in its place."""
@@ -296,7 +295,7 @@ class StagePool(ReplicaSink):
 
     def _fail_sessions(self, slot: ReplicaSlot, reason: str) -> None:
         session_ids = tuple(slot.sessions)
-        self._listener.on_replica_dead(self.stage_id, slot.id, reason, session_ids)
+        self.listener.on_replica_dead(self.stage_id, slot.id, reason, session_ids)
         error = StageError("runtime_failed", f"stage {self.config.id}: {reason}", "session")
         for session_id in session_ids:
             binding = self._bindings[session_id]
@@ -311,7 +310,7 @@ class StagePool(ReplicaSink):
         binding.failed = True
         binding.outstanding = 0
         if binding.closing is None:
-            self._listener.on_failed(self.stage_id, session_id, error)
+            self.listener.on_failed(self.stage_id, session_id, error)
 
     def _take(self, session_id: str, epoch: int, seq: int) -> None:
         binding = self._bindings.get(session_id)
@@ -319,15 +318,15 @@ class StagePool(ReplicaSink):
             return
         binding.outstanding -= 1
         if binding.closing is None:
-            self._listener.on_taken(self.stage_id, session_id, epoch, seq)
+            self.listener.on_taken(self.stage_id, session_id, epoch, seq)
 
     def _become_quiet(self, session_id: str) -> None:
         # What the host saw as idle may be older than a unit that is on its way to it.
         binding = self._bindings.get(session_id)
-        if binding is None or binding.outstanding or not self.is_open(session_id):
+        if binding is None or binding.outstanding or not binding.usable:
             return
         binding.quiet = True
-        self._listener.on_idle(self.stage_id, session_id)
+        self.listener.on_idle(self.stage_id, session_id)
 
     def _unbind(self, session_id: str) -> None:
         binding = self._bindings.pop(session_id, None)

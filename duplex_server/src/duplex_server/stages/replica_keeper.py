@@ -151,7 +151,10 @@ class ReplicaKeeper:
         """The place of a replica; None: it is there no more, or everything was stopped."""
         if self.stopped:
             return None
-        return next((slot for slot in self._slots if slot.replica is replica), None)
+        for slot in self._slots:
+            if slot.replica is replica:
+                return slot
+        return None
 
     def least_loaded(self) -> ReplicaSlot | None:
         """Where the next session goes; None: nowhere, see ``why_unavailable``."""
