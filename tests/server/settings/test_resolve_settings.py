@@ -138,14 +138,89 @@ def test_error_says_where_the_value_came_from():
     [
         ("plugin: scripted\nserving:\n  host: ::1\n  port: many\n", 4),
         ("plugin: scripted\nserving:\n  api_keys:\n  - good\n  - ''\n", 3),
+        ("plugin: scripted\nserving:\n  api_keys:\n  - good\n  - 5\n", 5),
+        ("plugin: 3\n", 1),
+        ("log_level: info\nplugin: nobodys\n", 2),
+        ("plugin: scripted\nworker_python: /no/such/python\n", 2),
+        ("plugin: scripted\nworker_python: 7\n", 2),
+        ("plugin: scripted\nplugin_options: [a]\n", 2),
         ("stages:\n  a: {replicas: 1}\n  b: {device: cpu,\n      replicas: 0}\n", 4),
         ("# colours\n\ncolour: blue\n", 3),
     ],
 )
 def test_error_names_the_line_of_the_file(write_file, text, line):
     config = write_file(text)
-    with pytest.raises(SettingsError, match=rf"from .*settings\.yaml, line {line}\)"):
-        resolve_settings(SCRIPTED, {}, config=config)
+    with pytest.raises(DuplexError, match=rf"from .*settings\.yaml, line {line}\)"):
+        resolve_settings({}, {}, config=config)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("plugin: scripted\nplugin: local\n", "lines 1 and 2"),
+        ("stages:\n  a: {replicas: 1}\n  b: {}\n  a: {replicas: 2}\n", "lines 2 and 4"),
+        ("serving: {port: 1}\nlog_level: info\nserving: {host: a}\n", "lines 1 and 3"),
+        ("stages: [{a: 1,\n  a: 2}]\n", "lines 1 and 2"),
+    ],
+)
+def test_what_is_said_twice_is_refused_since_one_of_them_would_be_lost(write_file, text, lines):
+    with pytest.raises(SettingsError, match=rf"said twice \(from .*settings\.yaml, {lines}\)"):
+        resolve_settings(SCRIPTED, {}, config=write_file(text))
+
+
+def test_a_value_laid_over_another_by_a_merge_is_said_once(write_file):
+    config = write_file("serving: &base {host: a, port: 1}\nstages: {}\n")
+    assert resolve_settings(SCRIPTED, {}, config=config).settings.serving.port == 1
+    merged = write_file(
+        "plugin: scripted\nstages:\n  scripted: {<<: {replicas: 2, device: cpu}, replicas: 3}\n"
+    )
+    stages = resolve_settings({}, {}, config=merged).deployment.stages
+    assert stages == {"scripted": {"replicas": 3, "device": "cpu"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "hint"),
+    [
+        ("serving: {prot: 1}", "serving.prot: no such setting", "did you mean 'port'?"),
+        ("stages: {a: {replica: 2}}", "stages.a.replica: no such setting", "'replicas'?"),
+        ("stages: {a: {colour: 2}}", "stages.a.colour: no such setting", "backend, device, "),
+        ("sesion_mode: turn", "sesion_mode: no such setting", "'session_mode'?"),
+        (
+            "duplex_session: {max_sesions: 1}",
+            "duplex_session.max_sesions: no such setting",
+            "'max_sessions'?",
+        ),
+        ("serving: 8000", "serving: this is a section of names and values", ""),
+        ("stages: {a: process}", "stages.a: this is a section of names and values", ""),
+        ("stages: {a: {options: [1]}}", "stages.a.options: this is a section", ""),
+        ("stages: {a: {workers: 'h:1'}}", "stages.a.workers: this is a list", ""),
+        ("stages: {a: {workers: []}}", "stages.a.workers: this is empty", ""),
+        ("stages: {a: {replicas: two}}", "stages.a.replicas: this is a whole number", ""),
+        ("stages: {a: {replicas: 1.5}}", "stages.a.replicas: this is a whole number", ""),
+        ("stages: {a: {replicas: 0}}", "stages.a.replicas: this is 1 or more", ""),
+        ("stages: {a: {gather_ms: soon}}", "stages.a.gather_ms: this is a number", ""),
+        ("stages: {a: {gather_ms: .inf}}", "stages.a.gather_ms: this is a number with an end", ""),
+        ("stages: {a: {options: {when: 2020-01-01}}}", "stages.a.options.when: this is JSON", ""),
+        ("stages: {1: {replicas: 2}}", "stages.1: a name is text; put it in quotes", ""),
+        ("stages: {a: {options: {on: 2}}}", "stages.a.options.1: a name is text", ""),
+        ("device: 3", "device: this is text", ""),
+        ("stages: {a: {device: gpu7}}", "stages.a.device: this is a kind", ""),
+        ("serving: {port: 99999}", "serving.port: this is 65535 at most", ""),
+        ("session_mode: both", "session_mode: this is 'duplex' or 'turn'", ""),
+    ],
+)
+def test_what_cannot_be_is_told_in_the_words_of_the_file(write_file, text, says, hint):
+    with pytest.raises(SettingsError) as refused:
+        resolve_settings(SCRIPTED, {}, config=write_file(text))
+    assert str(refused.value).startswith(f"{says}"), str(refused.value)
+    assert hint in refused.value.hint
+
+
+def test_a_value_that_cannot_be_is_not_repeated_for_it_may_be_a_key(write_file):
+    text = "serving: {api_keys: top-secret}\nworker_secret: [top-secret]\n"
+    with pytest.raises(SettingsError) as refused:
+        resolve_settings(SCRIPTED, {}, config=write_file(text))
+    assert "top-secret" not in str(refused.value)
 
 
 def test_a_stage_nobody_knows_is_blamed_on_its_line_or_flag(write_file):
@@ -185,11 +260,38 @@ def test_report_tells_how_each_stage_is_run_and_who_said_so(write_file):
     given = {("scripted", "replicas"): 2}
     resolved = resolve_settings({}, {}, config=config, given_stages=given)
     lines = {line.path: (line.value, line.origin) for line in stage_lines(resolved)}
-    assert lines["stages.scripted.backend"] == ("process", str(config))
+    assert lines["stages.scripted.backend"] == ("process", f"{config}, line 3")
     assert lines["stages.scripted.replicas"] == ("2", "--stage")
-    assert lines["stages.scripted.device"] == ("cuda:1", str(config))
-    assert lines["stages.scripted.options.a"] == ("1", str(config))
+    assert lines["stages.scripted.device"] == ("cuda:1", f"{config}, line 2")
+    assert lines["stages.scripted.options.a"] == ("1", f"{config}, line 3")
     assert lines["stages.scripted.gather_ms"] == ("0.0", "plugin scripted")
+
+
+def test_report_tells_of_parts_and_of_mappings_given_whole_who_said_them(write_file):
+    config = write_file("plugin: scripted\nstages: {scripted: {options: {a: 1, b: {c: 2}}}}\n")
+
+    def origins(given):
+        resolved = resolve_settings({}, {}, config=config, given_stages=given)
+        lines = {line.path: line.origin for line in stage_lines(resolved)}
+        prefix = "stages.scripted.options."
+        return {
+            path.removeprefix(prefix): origin
+            for path, origin in lines.items()
+            if path.startswith(prefix)
+        }
+
+    of_file, of_flag, of_plugin = f"{config}, line 2", "--stage", "plugin scripted"
+    assert origins({}) == {"script": of_plugin, "a": of_file, "b": of_file}
+    part = origins({("scripted", "options", "d", "e"): 3})
+    assert part == {"script": of_plugin, "a": of_file, "b": of_file, "d": of_flag}
+    whole = origins({("scripted", "options"): {"a": 5}})
+    assert whole == {"script": of_plugin, "a": of_flag}
+
+
+def test_a_section_that_is_a_value_is_blamed_when_something_is_put_into_it(write_file):
+    config = write_file("plugin: scripted\nstages:\n  scripted:\n    options: 3\n")
+    with pytest.raises(SettingsError, match=r"stages\.scripted\.options: .* line 4\)"):
+        resolve_settings({}, {}, config=config, given_stages={("scripted", "options", "a"): 1})
 
 
 def test_report_refuses_a_stage_that_cannot_be_run_like_that(write_file):

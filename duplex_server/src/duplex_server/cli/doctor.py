@@ -14,7 +14,7 @@ from duplex_server.settings.model import ServingSettings
 
 from .lent_machines import machine_checks
 from .listening_socket import ListenError, bind_socket
-from .vllm_check import vllm_checks
+from .stage_checks import stage_checks
 
 __all__ = ["examine_server"]
 
@@ -36,7 +36,6 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
         serving = resolved.settings.serving
         worker_python = resolved.settings.worker_python
         yield from _stages(resolved)
-        yield from machine_checks(resolved)
     yield _port(serving.host, serving.port)
     yield _speech_detection()
     if worker_python is not None:
@@ -44,12 +43,13 @@ def _checks(environment: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _stages(resolved: ResolvedSettings) -> Iterator[Check]:
-    """What a stage needs beside its plugin, where it needs something."""
+    """What the stages need, on this machine and on others."""
     try:
-        yield from vllm_checks(resolved)
-    except Exception as error:  # a plugin's own code; `plugins doctor` says more of it
-        hint = error.hint if isinstance(error, DuplexError) else None
-        yield Check("stages", False, f"{resolved.spec.name} cannot be served: {error}", hint)
+        yield from stage_checks(resolved)
+        yield from machine_checks(resolved)
+    except DuplexError as error:
+        detail = f"{resolved.spec.name} cannot be served: {error}"
+        yield Check("stages", False, detail, error.hint)
 
 
 def _port(host: str, port: int) -> Check:

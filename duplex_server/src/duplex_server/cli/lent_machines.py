@@ -10,7 +10,6 @@ from duplex_sdk.stage.worker.address import host_and_port
 from duplex_sdk.stage.worker.proof import GREETING
 
 from duplex_server.settings import ResolvedSettings
-from duplex_server.stages import StageSettingError
 
 __all__ = ["machine_checks"]
 
@@ -18,17 +17,14 @@ _TIMEOUT_S = 2.0
 
 
 def machine_checks(resolved: ResolvedSettings) -> Iterator[Check]:
-    """One check for each address; no worker is started there, so the secret is not tried."""
+    """One check for each address; no worker is started there, so the secret is not tried.
+
+    Raises:
+        StageSettingError: an address is none, or there is no secret.
+    """
     deployment = resolved.deployment
-    addresses: dict[str, None] = {}
-    for stage_id in deployment.stages:
-        try:
-            places = deployment.places_of(stage_id)
-        except StageSettingError as error:
-            yield Check("workers", False, f"{error}{resolved.blame(error.path)}", error.hint)
-            continue
-        addresses.update(dict.fromkeys(place.address for place in places))
-    for address in addresses:
+    places = (place for stage_id in deployment.stages for place in deployment.places_of(stage_id))
+    for address in dict.fromkeys(place.address for place in places):
         yield _check(address)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from .errors import SettingsError
 
 __all__ = ["SettingsFile", "read_settings_file"]
 
-
 _DEEPEST = 16
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,8 @@ class SettingsFile:
 
     Attributes:
         content: names and values, sections nested.
-        lines: where each value and each section begins, by dotted path; the first line is 1.
+        lines: where each value, entry of a list and section begins, by dotted path; the first line
+            is 1.
     """
 
     content: dict[str, Any]
@@ -34,7 +35,7 @@ def read_settings_file(path: Path) -> SettingsFile:
     """Read a settings file; an empty one says nothing.
 
     Raises:
-        SettingsError: it cannot be read, is not YAML, or holds no mapping.
+        SettingsError: it cannot be read, is not YAML, holds no mapping, or says a name twice.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -49,7 +50,7 @@ def read_settings_file(path: Path) -> SettingsFile:
         ) from error
     try:
         content = yaml.safe_load(text)
-        lines = dict(_lines(yaml.compose(text, Loader=yaml.SafeLoader)))
+        told = tuple(_lines(yaml.compose(text, Loader=yaml.SafeLoader)))
     except yaml.YAMLError as error:
         raise SettingsError(
             f"{path} is not YAML: {' '.join(str(error).split())}",
@@ -61,14 +62,37 @@ def read_settings_file(path: Path) -> SettingsFile:
         raise SettingsError(
             f"{path} holds no settings", hint="its top level is a mapping of names to values"
         )
-    return SettingsFile(content, lines)
+    return SettingsFile(content, _each_said_once(told, path))
+
+
+def _each_said_once(told: Iterable[tuple[str, int]], path: Path) -> dict[str, int]:
+    lines: dict[str, int] = {}
+    for name, line in told:
+        if name in lines:
+            # YAML would take the second and drop the first, whole sections too, without a word.
+            raise SettingsError(
+                f"{name} is said twice (from {path}, lines {lines[name]} and {line})"
+            )
+        lines[name] = line
+    return lines
 
 
 def _lines(node: yaml.Node | None, path: str = "") -> Iterator[tuple[str, int]]:
     # An alias may lead back to what it stands in.
-    if not isinstance(node, yaml.MappingNode) or path.count(".") > _DEEPEST:
+    if path.count(".") > _DEEPEST:
         return
-    for key, value in node.value:
-        here = f"{path}.{key.value}" if path else str(key.value)
-        yield here, key.start_mark.line + 1
+    for name, at, value in _parts(node):
+        here = f"{path}.{name}" if path else name
+        yield here, at.start_mark.line + 1
         yield from _lines(value, here)
+
+
+def _parts(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    """Name, where it stands and value of everything in a mapping or a list."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.tag != _MERGE:
+                yield str(key.value), key, value
+    elif isinstance(node, yaml.SequenceNode):
+        for index, entry in enumerate(node.value):
+            yield str(index), entry, entry

@@ -5,16 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 __all__ = ["LogLevel", "ServerSettings", "ServingSettings", "StageSettings"]
 
 LogLevel = Literal["debug", "info", "warning", "error"]
+_DEVICE = r"^[a-z]+(:[0-9]+)?$"
 _HTTP_LIMIT = 16 * 1024 * 1024
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ServingSettings(_Section):
@@ -74,7 +83,7 @@ class StageSettings(_Section):
     """What a deployment changes about one stage; what is absent stays as the plugin has it."""
 
     backend: str | None = None
-    device: str | None = Field(default=None, min_length=1)
+    device: str | None = Field(default=None, pattern=_DEVICE)
     replicas: int | None = Field(default=None, ge=1)
     workers: tuple[str, ...] | None = Field(default=None, min_length=1)
     worker_python: str | None = Field(default=None, min_length=1)
@@ -82,9 +91,9 @@ class StageSettings(_Section):
     period_ms: int | None = Field(default=None, ge=1)
     max_batch: int | None = Field(default=None, ge=1)
     gather_ms: float | None = Field(default=None, ge=0)
-    options: dict[str, Any] | None = None
-    sampling: dict[str, Any] | None = None
-    vllm: dict[str, Any] | None = None
+    options: dict[str, JsonValue] | None = None
+    sampling: dict[str, JsonValue] | None = None
+    vllm: dict[str, JsonValue] | None = None
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -107,7 +116,7 @@ class ServerSettings(_Section):
     stages: dict[str, StageSettings] = Field(default_factory=dict)
     device: str | None = Field(
         default=None,
-        min_length=1,
+        pattern=_DEVICE,
         description="where models run, such as cpu or cuda:0; default CUDA where it is, else cpu",
     )
     serving: ServingSettings = Field(default_factory=ServingSettings)

@@ -44,7 +44,7 @@ def setting_lines(resolved: ResolvedSettings) -> Iterator[SettingLine]:
 def _line(resolved: ResolvedSettings, path: str, value: Any) -> SettingLine:
     origin = resolved.origins.get(path)
     return SettingLine(
-        path, shown(value), origin.words if origin is not None else _default(resolved, path)
+        path, shown(value), str(origin) if origin is not None else _default(resolved, path)
     )
 
 

@@ -23,6 +23,7 @@ from .keys import SettingKey, setting_keys
 from .model import ServerSettings
 from .plugin_choice import chosen_plugin
 from .session_limits import read_session_limits
+from .words import refusal
 
 __all__ = ["Origin", "ResolvedSettings", "plugin_of", "resolve_settings"]
 
@@ -41,6 +42,10 @@ class Origin:
 
     words: str
     line: int | None = None
+
+    def __str__(self) -> str:
+        """Both, on one line."""
+        return self.words if self.line is None else f"{self.words}, line {self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,10 @@ class ResolvedSettings:
             worker_python=self.settings.worker_python,
         )
 
+    def origin_of(self, path: str) -> Origin | None:
+        """Where the value at a path came from, else a part of it, else the section around it."""
+        return _nearest(self.origins, path)
+
     def blame(self, path: str) -> str:
         """Where the value at a path came from, as words to put behind a message; may be empty."""
         return _from(self.origins, path)
@@ -102,15 +111,20 @@ def resolve_settings(
     _lay_over(tree, origins, setting_keys(), flags, environment)
     for path, value in (given_stages or {}).items():
         _set(tree, origins, ("stages", *path), value, "--stage")
-    spec = chosen_plugin(tree.get("plugin"), tree.get("worker_python"))
+
+    def blame(path: str) -> str:
+        return _from(origins, path)
+
+    spec = chosen_plugin(tree.get("plugin"), tree.get("worker_python"), blame=blame)
     tree["plugin"] = spec.name
-    options_tree = _section(tree, "plugin_options")
     option_keys = [key for key in setting_keys(spec.options) if key.path[0] == "plugin_options"]
     _lay_over(tree, origins, option_keys, flags, environment)
     for name, value in (given_options or {}).items():
-        options_tree[name] = value
-        origins[f"plugin_options.{name}"] = Origin("--plugin-option")
-    settings = _checked(tree, origins)
+        _set(tree, origins, ("plugin_options", name), value, "--plugin-option")
+    try:
+        settings = ServerSettings.model_validate(tree)
+    except ValidationError as error:
+        raise refusal(error, blame) from error
     _refuse_what_has_no_effect(settings)
     return ResolvedSettings(
         settings=settings,
@@ -119,7 +133,7 @@ def resolve_settings(
         session_limits=read_session_limits(
             settings.duplex_session,
             max_sessions=spec.max_sessions,
-            blame=lambda path: _from(origins, path),
+            blame=blame,
         ),
         origins=origins,
     )
@@ -185,10 +199,17 @@ def _set(
     tree: dict[str, Any], origins: dict[str, Origin], path: Leaf, value: Any, words: str
 ) -> None:
     section = tree
-    for name in path[:-1]:
-        section = _section(section, name)
+    for depth, name in enumerate(path[:-1], 1):
+        section = section.setdefault(name, {})
+        if not isinstance(section, dict):
+            here = ".".join(path[:depth])
+            blamed = _from(origins, here)
+            raise SettingsError(f"{here}: this is a section of names and values{blamed}")
     section[path[-1]] = value
-    origins[".".join(path)] = Origin(words)
+    here = ".".join(path)
+    for replaced in [known for known in origins if known.startswith(f"{here}.")]:
+        del origins[replaced]
+    origins[here] = Origin(words)
 
 
 def _given(
@@ -208,25 +229,6 @@ def _entries(text: str) -> list[str]:
     return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
-def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
-    section = tree.setdefault(name, {})
-    if not isinstance(section, dict):
-        raise SettingsError(f"{name}: this is a section of its own, not a value")
-    return section
-
-
-def _checked(tree: Mapping[str, Any], origins: Mapping[str, Origin]) -> ServerSettings:
-    try:
-        return ServerSettings.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        path = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(
-            f"{path}: {message}{_from(origins, path)}", hint="duplex serve --help lists all flags"
-        ) from error
-
-
 def _refuse_what_has_no_effect(settings: ServerSettings) -> None:
     # A setting must not look active when nothing goes by it.
     if settings.session_mode == "turn" and settings.chat_backend == "session":
@@ -237,18 +239,19 @@ def _refuse_what_has_no_effect(settings: ServerSettings) -> None:
 
 
 def _from(origins: Mapping[str, Origin], path: str) -> str:
-    origin = origins.get(path) or _near(origins, path)
-    if origin is None:
-        return ""
-    place = "" if origin.line is None else f", line {origin.line}"
-    return f" (from {origin.words}{place})"
+    origin = _nearest(origins, path)
+    return "" if origin is None else f" (from {origin})"
 
 
-def _near(origins: Mapping[str, Origin], path: str) -> Origin | None:
-    """Where the section around a path came from, else whatever lies in it."""
-    around = path.rpartition(".")[0]
-    while around and around not in origins:
-        around = around.rpartition(".")[0]
-    if around:
-        return origins[around]
-    return next((origins[known] for known in origins if known.startswith(f"{path}.")), None)
+def _nearest(origins: Mapping[str, Origin], path: str) -> Origin | None:
+    if path in origins:
+        return origins[path]
+    parts = (origins[known] for known in origins if known.startswith(f"{path}."))
+    return next(parts, None) or _around(origins, path)
+
+
+def _around(origins: Mapping[str, Origin], path: str) -> Origin | None:
+    section = path.rpartition(".")[0]
+    while section and section not in origins:
+        section = section.rpartition(".")[0]
+    return origins[section] if section else None

@@ -10,6 +10,7 @@ import msgspec
 from duplex_sdk.plugin import DuplexConfigError, DuplexSessionRuntimeConfig
 
 from .errors import SettingsError
+from .words import no_such_setting
 
 __all__ = ["read_session_limits"]
 
@@ -30,6 +31,10 @@ def read_session_limits(
         SettingsError: an unknown key, or a value that cannot be, with its path.
     """
     hints = get_type_hints(DuplexSessionRuntimeConfig)
+    for name in section:
+        if name not in hints:
+            path = f"duplex_session.{name}"
+            raise no_such_setting(path, hints, blame(path))
     values = {"max_sessions": max_sessions}
     values |= {name: _typed(value, hints.get(name)) for name, value in section.items()}
     try:

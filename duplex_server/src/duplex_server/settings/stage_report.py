@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from duplex_sdk.discovery import load_plugin
-from duplex_sdk.plugin import plugin_pipeline
 from duplex_sdk.stage import StageConfig
 
-from duplex_server.stages import Deployment, StageSettingError
+from duplex_server.stages import Deployment
 
-from .errors import SettingsError
+from .deployed_stages import deployed_stages
 from .report import SettingLine, shown
 from .resolve import ResolvedSettings
 
@@ -28,13 +26,8 @@ def stage_lines(resolved: ResolvedSettings) -> Iterator[SettingLine]:
         SettingsError: a stage can't be run like that.
         DuplexError: the plugin can't be loaded.
     """
-    spec, deployment = resolved.spec, resolved.deployment
-    pipeline = plugin_pipeline(spec, load_plugin(spec, resolved.plugin_options))
-    try:
-        stages = deployment.apply(pipeline).stages
-    except StageSettingError as error:
-        raise SettingsError(f"{error}{resolved.blame(error.path)}", hint=error.hint) from error
-    for stage in stages:
+    deployment = resolved.deployment
+    for stage in deployed_stages(resolved):
         for path, value in _values(stage, deployment):
             full = f"stages.{stage.id}.{path}"
             yield SettingLine(full, shown(value), _origin(resolved, full, path, deployment))
@@ -61,7 +54,16 @@ def _origin(resolved: ResolvedSettings, full: str, path: str, deployment: Deploy
         "device": "device",
         "backend": "worker_python" if deployment.worker_python is not None else "",
     }
+    if _is_given(full, deployment):
+        # Or only a part of it was named, or all it stands in.
+        return str(resolved.origin_of(full))
     for known in (full, general.get(path, "")):
         if known in origins:
-            return origins[known].words
+            return str(origins[known])
     return f"plugin {resolved.spec.name}"
+
+
+def _is_given(full: str, deployment: Deployment) -> bool:
+    _, stage_id, mapping, *key = full.split(".", 3)
+    given = deployment.stages.get(stage_id, {}).get(mapping)
+    return bool(key) and isinstance(given, Mapping) and key[0] in given
