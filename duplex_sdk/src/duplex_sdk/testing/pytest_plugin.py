@@ -80,11 +80,32 @@ def pytest_pycollect_makeitem(
             f" run. Write the missing propert{'y' if len(missing) == 1 else 'ies'}, or rename the"
             " class if it is a base of others"
         )
+    for reason in _what_runs_nothing(obj):
+        raise pytest.Collector.CollectError(f"{name}: {reason}")
     for law in _dropped_laws(obj):
         raise pytest.Collector.CollectError(
             f"{name}.{law} drops a law of the contract. Override it with a method that calls"
             f" super().{law}(conformance) and is marked @pytest.mark.xfail(reason='...')"
         )
+
+
+def _what_runs_nothing(suite: type) -> Iterator[str]:
+    """How a suite as a whole keeps its laws from being run, or from being heard."""
+    for name in ("__init__", "__new__"):
+        if inspect.getattr_static(suite, name) is not inspect.getattr_static(object, name):
+            # Pytest passes over it with a warning.
+            yield f"a conformance suite has no {name}; say what differs by its properties"
+    if inspect.getattr_static(suite, "conformance", None) is not None:
+        yield "the fixture `conformance` is the kit's; a suite says what differs by its properties"
+    for mark in getattr(suite, "pytestmark", ()):
+        if mark.name == "skip":
+            yield "a suite that is skipped drops every law; name a law that is broken, and why"
+        if mark.name == "xfail" and not _reason(mark):
+            yield "an xfail says why: @pytest.mark.xfail(reason='...')"
+
+
+def _reason(mark: pytest.Mark) -> str:
+    return str(mark.kwargs.get("reason") or "").strip()
 
 
 def _dropped_laws(suite: type) -> list[str]:
@@ -97,22 +118,35 @@ def _dropped_laws(suite: type) -> list[str]:
         if getattr(found, "__module__", "").startswith(f"{KIT}."):
             continue
         marks = {mark.name: mark for mark in getattr(found, "pytestmark", ())}
-        excused = "xfail" in marks and marks["xfail"].kwargs.get("reason")
-        if not excused or {"skip", "skipif"} & set(marks):
+        excused = "xfail" in marks and _reason(marks["xfail"])
+        if not excused or {"skip", "skipif"} & set(marks) or not _calls_super(found, law):
             dropped.append(law)
     return dropped
+
+
+def _calls_super(found: object, law: str) -> bool:
+    """Whether an overriding method names ``super`` and the law: what else it does is its own."""
+    function = inspect.unwrap(found) if callable(found) else None
+    names = function.__code__.co_names if inspect.isfunction(function) else ()
+    return "super" in names and law in names
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Note which plugin and which law a test is about, for the report card."""
     if not isinstance(item, pytest.Function) or not _is_suite(item.cls):
         return
+    from duplex_sdk.testing.conformance.breach import DoesNotApply
     from duplex_sdk.testing.conformance.run import law_levels
+    from duplex_sdk.testing.report_card import NOT_APPLYING
 
     level = law_levels().get(item.originalname)
-    if level is not None and not item.stash.get(NOTED, False):
+    if level is None:
+        return
+    if not item.stash.get(NOTED, False):
         item.stash[NOTED] = True
         law = item.originalname.removeprefix("test_")
         assert item.cls is not None
         suite = f"{item.cls().spec.name} ({item.cls.__name__})"
         item.user_properties.append(("duplex-law", json.dumps([suite, level, law])))
+    if call.excinfo is not None and call.excinfo.errisinstance(DoesNotApply):
+        item.user_properties.append((NOT_APPLYING, True))

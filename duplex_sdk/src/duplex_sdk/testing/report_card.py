@@ -11,6 +11,9 @@ import pytest
 
 __all__ = ["Grade", "ReportCards"]
 
+NOT_APPLYING = "duplex-law-does-not-apply"
+"""The property of a report whose law skipped itself."""
+
 Outcome = Literal["holds", "broken", "skipped", "dropped"]
 
 _LOOKS: dict[Outcome, tuple[str, str]] = {
@@ -49,17 +52,25 @@ class ReportCards:
 
     def __init__(self) -> None:
         self._grades: dict[tuple[str, str], Grade] = {}
+        self._suites: dict[str, None] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the grade of a law; reports of other tests carry none."""
-        told = dict(report.user_properties).get("duplex-law")
+        properties = dict(report.user_properties)
+        told = properties.get("duplex-law")
         if told is None or (report.when != "call" and report.outcome == "passed"):
             return
         suite, level, law = json.loads(str(told))
+        excused = getattr(report, "wasxfail", None) is not None
+        if report.outcome == "skipped" and not excused and not properties.get(NOT_APPLYING):
+            # Skipped by somebody else than the law itself: it was not run, and nothing is known.
+            self._suites.setdefault(suite)
+            return
         self.keep(Grade(suite, level, law, *_outcome(report)))
 
     def keep(self, grade: Grade) -> None:
         """Keep a grade; what is broken stays so."""
+        self._suites.setdefault(grade.suite)
         before = self._grades.get((grade.suite, grade.law))
         if before is None or before.outcome != "broken":
             self._grades[grade.suite, grade.law] = grade
@@ -80,7 +91,7 @@ class ReportCards:
     @property
     def suites(self) -> list[str]:
         """The suites that were run, in order."""
-        return list(dict.fromkeys(grade.suite for grade in self._grades.values()))
+        return list(self._suites)
 
     def card(self, suite: str) -> list[Grade]:
         """The grades of one suite, in order."""

@@ -81,6 +81,54 @@ def test_a_law_is_not_dropped_in_silence(run: Run, drop: str) -> None:
     assert f"test_{LAW} drops a law" in output(done)
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["pass", "assert False", f"ModelConformance.test_{LAW}(self, conformance)"],
+    ids=["passes", "fails", "calls no super"],
+)
+def test_a_law_that_is_excused_is_run_all_the_same(run: Run, body: str) -> None:
+    law = f"    def test_{LAW}(self, conformance):\n        {body}"
+    done = run(f"{SCRIPTED}\n    @pytest.mark.xfail(reason='known')\n{law}\n")
+    assert done.ret == pytest.ExitCode.INTERRUPTED, output(done)
+    assert f"test_{LAW} drops a law" in output(done)
+
+
+@pytest.mark.parametrize(
+    ("suite", "reason"),
+    [
+        (
+            SCRIPTED.replace("\nclass", "\n@pytest.mark.skip(reason='later')\nclass"),
+            "drops every law",
+        ),
+        (SCRIPTED.replace("\nclass", "\n@pytest.mark.xfail\nclass"), "an xfail says why"),
+        (f"{SCRIPTED}\n    def __init__(self):\n        pass\n", "has no __init__"),
+        (f"{SCRIPTED}\n    @pytest.fixture\n    def conformance(self):\n        pass\n", "kit's"),
+    ],
+    ids=["skipped", "expected to fail", "constructor", "fixture"],
+)
+def test_a_suite_that_would_run_nothing_is_an_error(run: Run, suite: str, reason: str) -> None:
+    done = run(suite)
+    assert done.ret == pytest.ExitCode.INTERRUPTED, output(done)
+    assert reason in output(done)
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "pytestmark = pytest.mark.skip(reason='later')",
+        "@pytest.fixture(autouse=True)\ndef gpu():\n    pytest.skip('no GPU')",
+    ],
+    ids=["module", "fixture"],
+)
+def test_what_was_skipped_from_outside_was_not_run(run: Run, elsewhere: str) -> None:
+    done = run(f"{SCRIPTED}\n{elsewhere}\n", "-k", LAW, "--duplex-report", "card.json")
+    assert done.ret == 0, output(done)
+    (suite,) = json.loads(Path("card.json").read_text())["suites"]
+    assert suite["conforms"] is None
+    assert suite["badge"]["color"] == "lightgrey"
+    assert suite["counts"]["not run"] == len(law_levels())
+
+
 def test_a_broken_law_fails_and_tells_what_to_do(run: Run) -> None:
     done = run(WRONG_RATE, "-k", LAW)
     assert done.ret == pytest.ExitCode.TESTS_FAILED

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["LawBrokenError", "breach", "does_not_apply", "require"]
+__all__ = ["DoesNotApply", "LawBrokenError", "breach", "does_not_apply", "require"]
 
 
 class LawBrokenError(AssertionError):
@@ -16,6 +16,14 @@ class LawBrokenError(AssertionError):
         super().__init__(f"{problem}\n\nWhat to do: {advice}")
         self.problem = problem
         self.advice = advice
+
+
+class DoesNotApply(pytest.skip.Exception):
+    """A law has nothing to say about this plugin; pytest skips it and shows the reason."""
+
+    # Pytest shows these before the reason: a law's skip looks like any other.
+    __module__ = "builtins"
+    __qualname__ = "Skipped"
 
 
 def breach(problem: str, advice: str) -> NoReturn:
@@ -38,5 +46,9 @@ def require(condition: object, problem: str, advice: str) -> None:
 
 
 def does_not_apply(reason: str) -> NoReturn:
-    """The law is about something this plugin does not claim; pytest shows the reason."""
-    pytest.skip(reason)
+    """The law is about something this plugin does not claim; pytest shows the reason.
+
+    Raises:
+        DoesNotApply: always.
+    """
+    raise DoesNotApply(reason)
