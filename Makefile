@@ -50,7 +50,7 @@ test-common: $(STAMP)
 test-clients: $(STAMP) $(CLIENTS_STAMP) ## the unmodified OpenAI clients against our server
 	DUPLEX_COMMAND="$(CURDIR)/$(VENV)/bin/duplex" \
 	DUPLEX_SPEECH_DIR="$(CURDIR)/$(CLIENTS)/speech" \
-	$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini tests/clients
+	$(CLIENTS)/bin/python -m pytest -c tests/clients/pytest.ini tests/clients $(PYTEST_FLAGS)
 
 # The server needs no vLLM: it runs here, and its worker in an environment that has one.
 test-vllm: $(STAMP) $(VLLM_STAMP) ## the vllm backend, with vLLM on the CPU

@@ -13,11 +13,17 @@ from pathlib import Path
 import pytest
 import torch
 from model_runs import load
+from second_tries import offer_second_tries
 
 from duplex_plugin_personaplex.runtime.loading import LoadedModel
 from duplex_plugin_personaplex.runtime.pieces import TextTokens
 from duplex_plugin_personaplex.runtime.source import find_checkpoint
 from duplex_plugin_personaplex.testing import write_tiny_checkpoint
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    offer_second_tries(config, items, [here / "test_served.py", here / "test_served_duplex.py"])
 
 
 @pytest.fixture(scope="session", autouse=True)

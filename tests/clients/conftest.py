@@ -21,11 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from second_tries import offer_second_tries
 
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 15.0
 RATE_HZ = 24_000
 ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    offer_second_tries(config, items, [Path(__file__).parent])
 
 
 @dataclass(frozen=True)

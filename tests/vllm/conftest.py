@@ -11,8 +11,13 @@ import pytest
 from duplex_sdk.stage import PipelineConfig, StageConfig
 from duplex_server.stages import Deployment, RestartPolicy, build_pools, start_pools, stop_pools
 from numpy.typing import NDArray
+from second_tries import offer_second_tries
 from stage_talk import LIMIT, SLOTS, Talk
 from tiny_checkpoints import PLACEHOLDER, random_model
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    offer_second_tries(config, items, [Path(__file__).parent])
 
 
 @pytest.fixture(scope="session")
