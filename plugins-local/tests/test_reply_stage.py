@@ -17,6 +17,8 @@ from duplex_sdk.stage import (
     StagePrompt,
     StageSession,
     StageUnit,
+    TokenUsage,
+    usage_of,
 )
 
 
@@ -51,6 +53,14 @@ class Brain(BaseHTTPRequestHandler):
         self.wfile.write(b': comment\n\ndata: {"choices": [{"delta": {"role": "assistant"}}]}\n\n')
         for piece in ("Paris is", " the capital. It", " has a tower."):
             self._send(piece)
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _counts(self) -> None:
+        self._begin()
+        self._send("Paris.")
+        assert self.requests[-1]["stream_options"] == {"include_usage": True}
+        usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
+        self.wfile.write(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
 
     def _stalls(self) -> None:
@@ -103,6 +113,15 @@ def finished(stream: ChatStream) -> str:
 
 
 USER = {"role": "user", "content": "What is the capital of France?"}
+
+
+def test_a_reply_says_what_it_cost_where_the_endpoint_does(brain: Any) -> None:
+    models = ("talks", "counts")
+    talking, counting = (ChatEndpoint(brain.url, model).ask([USER]) for model in models)
+    assert finished(talking)
+    assert talking.usage is None
+    assert finished(counting) == "Paris."
+    assert counting.usage == TokenUsage(7, 2)
 
 
 def test_a_reply_is_read_as_it_comes(brain: Any) -> None:
@@ -240,6 +259,14 @@ def test_the_endpoint_writes_the_reply_with_the_conversation(brain: Any) -> None
     assert messages[0]["role"] == "system"
     assert messages[0]["content"].startswith("Be kind.")
     assert messages[1:] == [said, {"role": "user", "content": "What is the capital of France?"}]
+
+
+def test_what_the_endpoint_counted_goes_with_the_answer(brain: Any) -> None:
+    thinking = Thinking(llm_url=brain.url, llm_model="counts")
+    outputs = thinking.all(thinking.ask("What is the capital of France?"))
+    told = [usage_of(output) for output in outputs if output.data]
+    assert told == [TokenUsage(7, 2)]
+    assert "".join(o.text or "" for o in outputs) == "Paris."
 
 
 def test_a_failing_endpoint_is_one_error_and_a_spoken_apology(brain: Any) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from duplex_sdk.stage import Json
+from duplex_sdk.stage import Json, TokenUsage
 
 __all__ = ["ChatEndpoint", "ChatStream"]
 
@@ -43,7 +43,12 @@ class ChatEndpoint:
 
     def ask(self, messages: Sequence[Mapping[str, Json]]) -> ChatStream:
         """Start a reply to a conversation. Never raises: failures are in the stream."""
-        body = {"model": self._model, "messages": list(messages), "stream": True}
+        body = {
+            "model": self._model,
+            "messages": list(messages),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
         return ChatStream(self._connection(), self._path(), json.dumps(body), self._headers())
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -71,6 +76,7 @@ class ChatStream:
 
     Attributes:
         error: why the reply failed, one sentence; None so far.
+        usage: what it cost; None: the endpoint does not say, or not yet.
     """
 
     def __init__(
@@ -81,6 +87,7 @@ class ChatStream:
         headers: Mapping[str, str],
     ) -> None:
         self.error: str | None = None
+        self.usage: TokenUsage | None = None
         self._connection = connection
         self._request = (path, body, headers)
         self._pieces: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -137,7 +144,9 @@ class ChatStream:
             if not line or line.strip() == b"data: [DONE]":
                 return
             if line.startswith(b"data:"):
-                self._pieces.put(_text_of_chunk(json.loads(line[5:])))
+                chunk = json.loads(line[5:])
+                self._pieces.put(_text_of_chunk(chunk))
+                self.usage = _usage_of_chunk(chunk) or self.usage
 
 
 def _text_of_chunk(chunk: Json) -> str:
@@ -155,3 +164,13 @@ def _text_of_chunk(chunk: Json) -> str:
         if content:
             return str(content)
     return ""
+
+
+def _usage_of_chunk(chunk: Mapping[str, Json]) -> TokenUsage | None:
+    usage = chunk.get("usage")
+    if not isinstance(usage, dict):
+        return None
+    asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not isinstance(asked, int) or not isinstance(answered, int):
+        return None
+    return TokenUsage(asked, answered)

@@ -144,9 +144,14 @@ class ReplyStage(StageModel[Talk]):
             return [unit.output(text=text or None, again_ms=POLL_MS)]
         unit.state.stream = None
         if stream.error is None:
-            return _say(unit, text, now)
+            return [*_cost(unit, stream), *_say(unit, text, now)]
         failure = StageError("runtime_data_plane_stream_failed", stream.error, "event")
         return [unit.output(error=failure), *_say(unit, f"{text} {APOLOGY}", now)]
+
+
+def _cost(unit: StageUnit[Talk], stream: ChatStream) -> list[StageOutput]:
+    """What the endpoint says that the reply cost, for the answer's ``usage``."""
+    return [] if stream.usage is None else [unit.output(data=stream.usage.data)]
 
 
 _LATER = (

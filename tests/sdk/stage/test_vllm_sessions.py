@@ -15,7 +15,9 @@ from duplex_sdk.stage import (
     StageOutput,
     StagePrompt,
     StageSession,
+    TokenUsage,
     UnitRequest,
+    usage_of,
 )
 from duplex_sdk.stage.host import HostResult, StepReport
 from duplex_sdk.stage.vllm import (
@@ -214,6 +216,16 @@ class TestStreaming:
     async def test_a_final_unit_ends_the_turn_with_its_answer(self, rig: Rig) -> None:
         rig.unit("a", 1, final=True)
         assert [output.end_of_turn for output in await rig.run()] == [False, False, True]
+
+    async def test_a_turn_tells_at_its_end_what_was_given_and_said(self, rig: Rig) -> None:
+        rig.unit("a", 1, 2, final=True, respond=False)
+        rig.unit("a", 3, final=True)
+        told = [usage_of(output) for output in await rig.run()]
+        # What was heard in silence before it cost something too, and had to end in a token.
+        assert told == [None, None, TokenUsage(3, 4)]
+        rig.unit("a", 4, final=True)
+        # The engine forgets a segment's last token, which is given to it once more.
+        assert usage_of((await rig.run())[-1]) == TokenUsage(2, 3)
 
     async def test_a_final_unit_that_wants_no_answer_is_heard_in_silence(self, rig: Rig) -> None:
         rig.unit("a", 1, 2, final=True, respond=False)

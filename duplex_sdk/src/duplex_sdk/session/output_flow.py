@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.plugin import ModelResult, OutputContext
+from duplex_sdk.stage import usage_of
 
 from .effects import Report
 from .finish import finish_of
@@ -98,10 +99,14 @@ class OutputFlow:
         self.silence_watch.heard()
 
     def _note_metrics(self, item: StageOutputReceived, response: Response | None) -> None:
-        """What a stage did counts for the response it speaks in, else for the next one."""
+        """What a stage did, and its cost, count for the response it speaks in, else the next."""
         if item.metrics:
             total = self._state.stage_metrics if response is None else response.stage_metrics
             add_figures(total, str(item.stage_id), item.metrics)
+        usage = usage_of(item.output) if item.output.data else None
+        if usage is not None:
+            holder = self._state if response is None else response
+            holder.usage = usage if holder.usage is None else holder.usage + usage
 
     def _note_release(self, item: StageOutputReceived) -> None:
         """Whether the model can begin another turn while the open response still speaks."""

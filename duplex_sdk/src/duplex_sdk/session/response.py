@@ -12,6 +12,7 @@ from .stage_metrics import StageMetrics
 if TYPE_CHECKING:
     from duplex_sdk.audio import OutputEncoder
     from duplex_sdk.plugin import DuplexSessionConfig
+    from duplex_sdk.stage import TokenUsage
 
 __all__ = ["Response"]
 
@@ -43,6 +44,7 @@ class Response:
         releases: the model can begin another turn while this one still speaks.
         bound: an append carries what it answers; while that append is under way nothing ends it.
         audio_ms: length of the audio generated so far, from samples.
+        usage: tokens it cost so far; None: no stage told of any.
     """
 
     id: str
@@ -69,6 +71,7 @@ class Response:
     audio_complete: bool = False
     stage_metrics: StageMetrics = field(default_factory=dict)
     finish_reason: str = ""
+    usage: TokenUsage | None = None
 
     @property
     def item_id(self) -> str:

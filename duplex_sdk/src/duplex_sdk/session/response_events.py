@@ -272,5 +272,6 @@ class ResponseEvents:
             status_details=details,
             output=output,
             output_modalities=tuple(response.config.modalities),
+            usage=None if response.usage is None else response.usage.as_realtime(),
             metadata={**(response.metadata or {}), "duplex": ours},
         )

@@ -80,6 +80,7 @@ class ResponseFlow:
         response = self._new(options, bound=bound)
         state.response = response
         response.stage_metrics, state.stage_metrics = state.stage_metrics, {}
+        response.usage, state.usage = state.usage, None
         state.last_response_id = response.id
         state.turn_state = TurnState.ASSISTANT_GENERATING
         state.playback.open(response.id)

@@ -41,7 +41,7 @@ from .tools import ToolLedger
 from .turn_input import TurnInput
 
 if TYPE_CHECKING:
-    from duplex_sdk.stage import PipelineConfig
+    from duplex_sdk.stage import PipelineConfig, TokenUsage
 
 __all__ = ["Phase", "SessionSetup", "SessionState", "TurnState"]
 
@@ -137,6 +137,7 @@ class SessionState:
         "turn_id",
         "turn_input",
         "turn_state",
+        "usage",
     )
 
     def __init__(self, session_id: str, setup: SessionSetup) -> None:
@@ -186,6 +187,8 @@ class SessionState:
         self.stages_opened = False
         self.answers_since: float | None = None
         self.stage_metrics: StageMetrics = {}
+        # Of work that no response was open for yet.
+        self.usage: TokenUsage | None = None
         self.detector_works = True
         self.muted = False
         self.told_to_listen = False

@@ -78,6 +78,7 @@ class ToolFlow:
             commit_seq=state.commit_seq,
             config=state.config,
         )
+        response.usage, state.usage = state.usage, None
         item_id = state.ids.item()
         begun = self._item(item_id, call, call_id, done=False)
         done = self._item(item_id, call, call_id, done=True)

@@ -11,6 +11,7 @@ from .pipeline import PipelineConfig, StageInput
 from .stage_chunks import chunks
 from .stage_config import Backend, StageConfig
 from .stage_input import StageInputContext, pass_on, sentences, whole
+from .token_usage import TokenUsage, usage_of
 from .types import (
     Array,
     Image,
@@ -44,10 +45,12 @@ __all__ = [
     "StagePrompt",
     "StageSession",
     "StageUnit",
+    "TokenUsage",
     "ToolCall",
     "UnitRequest",
     "chunks",
     "pass_on",
     "sentences",
+    "usage_of",
     "whole",
 ]

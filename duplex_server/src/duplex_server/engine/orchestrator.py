@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from duplex_sdk.stage import StageError, StageOutput, StageSession
+from duplex_sdk.stage import StageError, StageOutput, StageSession, usage_of
 
 from duplex_server.stages import StageUnavailableError
 
@@ -84,11 +84,21 @@ class Orchestrator(OrchestratorBase):
         if output.tool_call is not None:
             # Whichever stage makes it: no stage after that one has anything to do with it.
             request.deliver(AnswerPiece(tool_call=output.tool_call))
+        usage = usage_of(output) if output.data else None
+        if usage is not None:
+            request.deliver(AnswerPiece(usage=usage))
         if is_last:
             if output.text or output.audio is not None:
                 request.deliver(AnswerPiece(output.text or "", output.audio))
             if output.end_of_turn:
+                self._deliver_reason(request, output)
                 self._end(request)
+
+    @staticmethod
+    def _deliver_reason(request: TurnRequestState, output: StageOutput) -> None:
+        reason = output.data.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            request.deliver(AnswerPiece(finish_reason=reason))
 
     def _on_routing_failed(self, request: RequestState, error: Exception) -> None:
         if not isinstance(request, TurnRequestState):

@@ -13,7 +13,7 @@ from .streams import RequestState
 
 if TYPE_CHECKING:
     from duplex_sdk.audio import PcmChunk
-    from duplex_sdk.stage import Json, StagePrompt, ToolCall
+    from duplex_sdk.stage import Json, StagePrompt, TokenUsage, ToolCall
 
 __all__ = [
     "AbortRequest",
@@ -37,11 +37,15 @@ class AnswerPiece:
         text: new text only; may be empty.
         audio: new samples only, at the model's output rate; None: this piece has none.
         tool_call: a function that the caller is to call; None: this piece has none.
+        usage: tokens of work that was done; those of all pieces add up. None: none was told of.
+        finish_reason: why the model stopped, where it says so; "" so far.
     """
 
     text: str = ""
     audio: PcmChunk | None = None
     tool_call: ToolCall | None = None
+    usage: TokenUsage | None = None
+    finish_reason: str = ""
 
     @property
     def size(self) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from duplex_sdk.stage.types import StageOutput, StageSession, StageUnit, UnitRequest
+from duplex_sdk.stage.token_usage import TokenUsage
+from duplex_sdk.stage.types import Json, StageOutput, StageSession, StageUnit, UnitRequest
 
 from .context import TokenContext
 from .engine import Delta, EngineLostError, EngineRequest, LanguageEngine, Segment
@@ -96,6 +97,7 @@ class LanguageSession:
         self._running: _Running | None = None
         self._request: EngineRequest | None = None
         self._requests = 0
+        self._untold = TokenUsage()
 
     @property
     def is_idle(self) -> bool:
@@ -189,6 +191,7 @@ class LanguageSession:
                 name, on_delta=self._on_delta, on_lost=self._on_lost
             )
         self._request.feed(segment)
+        self._untold += TokenUsage(self.context.length - self.context.fed)
         self.context.all_fed()
 
     # What the engine says
@@ -199,19 +202,27 @@ class LanguageSession:
             return
         if delta.token_ids:
             self.context.sampled(delta.token_ids)
+            self._untold += TokenUsage(0, len(delta.token_ids))
         ended = delta.finish is not None
         if not running.read.silent and (ended or delta.text or delta.token_ids):
+            ends_turn = ended and running.read.ends_turn
             self._sink.on_output(
                 running.unit.output(
                     text=delta.text or None,
                     token_ids=delta.token_ids,
                     segment_end=ended,
-                    end_of_turn=ended and running.read.ends_turn,
+                    end_of_turn=ends_turn,
+                    data=self._tell_usage() if ends_turn else {},
                 )
             )
         if ended:
             self._end_segment(running)
             self._begin_next()
+
+    def _tell_usage(self) -> Mapping[str, Json]:
+        """What the turn cost, with what was heard and not answered before it."""
+        told, self._untold = self._untold, TokenUsage()
+        return told.data
 
     def _end_segment(self, running: _Running) -> None:
         self._running = None

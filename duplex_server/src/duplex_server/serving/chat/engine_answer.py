@@ -16,12 +16,14 @@ from .refusal import ChatRefusedError
 
 if TYPE_CHECKING:
     from duplex_sdk.audio import OutputEncoder
+    from duplex_sdk.stage import TokenUsage
 
     from duplex_server.entrypoints import AnswerPiece
 
 __all__ = ["EngineAnswer"]
 
-_DONE = ChatPiece(done=ResponseObject(id="", status="completed", output_modalities=()))
+_CUT_SHORT = "length"
+"""What a model says when its answer reached the most tokens it may have."""
 
 
 class EngineAnswer(ChatAnswer):
@@ -47,6 +49,8 @@ class EngineAnswer(ChatAnswer):
         self._refused = refused
         self._new_call_id = new_call_id
         self._ready: deque[ChatPiece] = deque()
+        self._usage: TokenUsage | None = None
+        self._cut_short = False
 
     async def begin(self) -> None:
         """Wait until the answer begins.
@@ -74,8 +78,9 @@ class EngineAnswer(ChatAnswer):
         piece = await self._received()
         if piece is None:
             self._add_audio(b"" if self._encoder is None else self._encoder.flush())
-            self._ready.append(_DONE)
+            self._ready.append(self._last_piece())
             return
+        self._note(piece)
         call = piece.tool_call
         if call is not None:
             call_id = call.call_id or self._new_call_id()
@@ -85,6 +90,22 @@ class EngineAnswer(ChatAnswer):
             self._ready.append(ChatPiece(text=piece.text))
         if piece.audio is not None and self._encoder is not None:
             self._add_audio(self._encoder.encode(piece.audio))
+
+    def _note(self, piece: AnswerPiece) -> None:
+        """What is told at the end only."""
+        if piece.usage is not None:
+            self._usage = piece.usage if self._usage is None else self._usage + piece.usage
+        self._cut_short |= piece.finish_reason == _CUT_SHORT
+
+    def _last_piece(self) -> ChatPiece:
+        return ChatPiece(
+            done=ResponseObject(
+                id="",
+                status="incomplete" if self._cut_short else "completed",
+                output_modalities=(),
+                usage=None if self._usage is None else self._usage.as_realtime(),
+            )
+        )
 
     async def _received(self) -> AnswerPiece | None:
         try:
