@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from .as_served import run_as_served
 from .client_import import measure_client_import
 from .figure import Figure
 from .machine import describe_machine
@@ -37,7 +38,7 @@ PARTS: dict[str, tuple[str, Part]] = {
     ),
     "session": (
         "The session layer, in process",
-        lambda workload, seed: asyncio.run(measure_session_layer(workload.units, seed)),
+        lambda workload, seed: run_as_served(measure_session_layer(workload.units, seed)),
     ),
     "resampling": (
         "Rates that are not the model's, per unit",

@@ -27,6 +27,8 @@ from .workload import Units
 __all__ = ["Talker", "engine", "in_real_time", "open_talker"]
 
 HOURS_MS = 10 * 3_600_000
+IN_A_ROW = 8
+"""Units that a sender sends without giving the readers of answers a turn."""
 # Units sent faster than anybody speaks are late by design: none of them may be given up.
 LIMITS = DuplexSessionRuntimeConfig(
     max_sessions=8_192, idle_ttl_s=None, max_unit_lag_ms=3_600_000.0
@@ -112,31 +114,39 @@ class Talker:
 
 
 async def in_real_time(talkers: list[Talker], workload: Units, seconds: float) -> list[float]:
-    """Every session sends a unit each period; the milliseconds from each unit to its answer."""
+    """Every session sends a unit each period; the ms from when each was due to its answer.
+
+    From when it was due, not from when it was sent: whoever sends shares the core with what it
+    measures, so that a sender which is late is late on account of that.
+    """
     loop = asyncio.get_running_loop()
     period = workload.unit_ms / 1000
     waits: list[float] = []
-    sent: list[list[float]] = [[] for _ in talkers]
+    due_at: list[list[float]] = [[] for _ in talkers]
 
     async def read(index: int) -> None:
         while True:
             await talkers[index].delta()
-            waits.append((loop.time() - sent[index].pop(0)) * 1000)
+            waits.append((loop.time() - due_at[index].pop(0)) * 1000)
 
     readers = [asyncio.create_task(read(index)) for index in range(len(talkers))]
     start = loop.time()
+    in_a_row = 0
     for tick in range(round(seconds / period)):
         # Spread over the period, as people are, in slices that do not starve the readers.
         for index, talker in enumerate(talkers):
             due = start + (tick + index / len(talkers)) * period
+            in_a_row += 1
             if due - loop.time() > 0.001:
                 await asyncio.sleep(due - loop.time())
-            elif index % 64 == 0:
+                in_a_row = 0
+            elif in_a_row == IN_A_ROW:
                 await asyncio.sleep(0)
-            sent[index].append(loop.time())
+                in_a_row = 0
+            due_at[index].append(due)
             talker.append()
     await asyncio.sleep(period)
     for reader in readers:
         reader.cancel()
-    unanswered = [(loop.time() - at) * 1000 for times in sent for at in times]
+    unanswered = [(loop.time() - at) * 1000 for times in due_at for at in times]
     return waits + unanswered

@@ -36,7 +36,10 @@ class Units:
     beside: int = 16
     idle_sessions: int = 1_000
     idle_s: float = 10.0
-    realtime_steps: tuple[int, ...] = (128, 256, 512, 1_024, 2_048, 3_072)
+    realtime_steps: tuple[int, ...] = (
+        *(8, 16, 32, 48, 64, 96, 128, 192, 256),
+        *(384, 512, 768, 1_024, 1_536, 2_048, 3_072),
+    )
     realtime_s: float = 5.0
 
     @property

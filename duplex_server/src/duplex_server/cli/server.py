@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import importlib.util
 import logging
 import signal
 import socket
@@ -19,6 +17,7 @@ from duplex_server.settings import ResolvedSettings, ServerSettings, SettingsErr
 from .listening_socket import bind_socket, listen_error, served_address
 from .logs import configure_logs
 from .panel import print_panel
+from .process import loop_factory, tune_collector
 from .stack import Application, ServingStack, stack_of
 
 __all__ = ["OnListening", "serve_until_signal"]
@@ -58,7 +57,7 @@ def serve_until_signal(
     if listening is None:
         listening = bind_socket(settings.serving.host, settings.serving.port)
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(resolved, listening, on_listening))
     except KeyboardInterrupt:
         _log.info("stopped before the server was ready")
@@ -100,7 +99,7 @@ async def _serve_engine(
         close_timeout_s=resolved.session_limits.close_timeout_s,
         on_listening=lambda: on_listening(resolved, stack, address),
     )
-    _tune_collector()
+    tune_collector()
     await server.serve(sockets=[listening])
 
 
@@ -170,19 +169,3 @@ def _uvicorn_config(app: object, settings: ServerSettings) -> uvicorn.Config:
         server_header=False,
         timeout_graceful_shutdown=int(_GRACE_AFTER_CLOSE_S),
     )
-
-
-def _tune_collector() -> None:
-    # At 2000 connections a full collection with the default thresholds stops everything for 50 to
-    # 120 ms. Everything made so far lives as long as the process, so it need not be looked at.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 50, 1_000)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if importlib.util.find_spec("uvloop") is None:
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
