@@ -221,7 +221,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunningServer
         assert len(children() - before) == REPLICAS * len(STAGES)
         yield running
         await eventually(lambda: len(children() - before) == REPLICAS * len(STAGES))
-    assert children() == before
+    assert children() <= before
 
 
 async def end_one(omni: DuplexOmni, dice: random.Random, how: signal.Signals) -> None:

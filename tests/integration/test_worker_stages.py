@@ -124,7 +124,7 @@ async def omni(three_stages: Any) -> AsyncIterator[DuplexOmni]:
     async with Harness().engine(three_stages.spec, deployment=deployment, limits=limits) as running:
         assert len(children() - before) == 2 * len(STAGES)
         yield running
-    assert children() == before
+    assert children() <= before
 
 
 async def talks(omni: DuplexOmni, count: int = SESSIONS) -> list[Talk]:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -220,19 +222,27 @@ BLOCKED_CLOSE = {"faults": [{"where": "close", "nth": 1, "do": {"block_ms": 600}
 
 
 async def test_a_slow_cleanup_delays_no_terminal_and_keeps_the_slot_until_it_is_done(
-    engine: Any, reader: Any, speech: bytes, until_true: Any
+    engine: Any,
+    reader: Any,
+    speech: bytes,
+    until_true: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    done = threading.Event()
+    blocked = SimpleNamespace(sleep=lambda _: done.wait(2 * PATIENCE_S))
+    monkeypatch.setattr("duplex_sdk.testing.faults.time", blocked)
     async with engine(ON_A_THREAD, close_timeout_s=0.1, reaper_interval_s=0.2) as omni:
         slow = await omni.open_session({"extra_body": {"script": BLOCKED_CLOSE}})
         seen = reader(slow)
         slow.append_audio(speech)
         slow.commit(response_create=True)
         await seen.until("response.done")
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(PATIENCE_S):
             await slow.close()
             await seen.task
         assert seen.kinds.count("session.closed") == 1
         assert omni.health().slots_used == 1
+        done.set()
         await until_true(lambda: omni.health().slots_used == 0)
 
 

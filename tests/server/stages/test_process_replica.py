@@ -44,7 +44,7 @@ class Yard:
         model: str = "worker_models:Obedient",
         replicas: int = 1,
         call_timeout_s: float = 10.0,
-        beat_s: float = 0.1,
+        beat_s: float = 0.5,
         python: Path | None = None,
         stable_s: float = 10.0,
         period_ms: float | None = None,
@@ -94,7 +94,7 @@ def no_leaks(
     folder = tmp_path_factory.mktemp("s")
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     yield
-    assert children() == before
+    assert children() <= before
     assert threading.active_count() <= threads
     assert list(folder.iterdir()) == []
 
@@ -210,7 +210,7 @@ class TestDeath:
         await yard.heard.until(lambda: (0, 1) in yard.heard.ready)
         assert [status.state for status in pool.replicas] == ["ready", "ready"]
         assert pool.replicas[1].pid == other
-        assert not exists(victim)
+        await eventually(lambda: not exists(victim))
         yard.submit(pool, "b", text="unharmed")
         await yard.heard.until(lambda: bool(yard.heard.outputs))
         await pool.close("a")
@@ -226,7 +226,7 @@ class TestDeath:
         assert "SIGKILL" in yard.heard.failed[0][1].message
 
     async def test_a_stopped_worker_is_found_by_its_silence(self, yard: Yard) -> None:
-        pool = await yard.pool(replicas=2, beat_s=0.3)
+        pool = await yard.pool(replicas=2, beat_s=0.7)
         await self.kill_one_of_two(yard, pool, signal.SIGSTOP)
         assert "silent" in yard.heard.failed[0][1].message
 

@@ -117,7 +117,7 @@ class Field:
         *addresses: str,
         secret: str = SECRET,
         call_timeout_s: float = 10.0,
-        beat_s: float = 0.3,
+        beat_s: float = 0.7,
         **options: Any,
     ) -> StagePool:
         def make(replica_id: int, sink: ReplicaSink) -> StageReplica:
