@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from serving import DUPLEX
 
 from duplex_plugin_personaplex.runtime.bench import BenchRow, bench_model, sessions_in_real_time
+from duplex_plugin_personaplex.runtime.errors import CheckpointError
 
 
 def duplex(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -79,8 +80,29 @@ def test_a_server_is_not_started_on_a_tensor_of_zeros(tmp_path: Path, checkpoint
 def test_a_setting_that_does_not_exist_is_named() -> None:
     with pytest.raises(DuplexError, match="'speed'"):
         bench_model({"speed": "1"})
-    with pytest.raises(DuplexError, match="sizes"):
-        bench_model({"batches": "1,many"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batches", "1,many"),
+        ("batches", "0"),
+        ("frames", "0"),
+        ("frames", "many"),
+        ("prefill_frames", "0"),
+        ("prefill_frames", "-3"),
+        ("dtype", "int4"),
+        ("out", "/nowhere/at/all/figures.json"),
+        ("out", "/"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_before_anything_is_loaded(
+    name: str, value: str
+) -> None:
+    with pytest.raises(DuplexError) as caught:
+        bench_model({"checkpoint": "/nowhere", name: value})
+    assert not isinstance(caught.value, CheckpointError)
+    assert name in str(caught.value) or value in str(caught.value)
 
 
 def row(batch: int, p99_ms: float) -> BenchRow:

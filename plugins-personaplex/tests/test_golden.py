@@ -10,8 +10,8 @@ import pytest
 
 from duplex_plugin_personaplex.figures import FRAME_SAMPLES
 from duplex_plugin_personaplex.runtime.manifest import lm_manifest
+from duplex_plugin_personaplex.runtime.sizes import RELEASE
 from duplex_plugin_personaplex.runtime.source import LM_NAME
-from duplex_plugin_personaplex.runtime.verification import RELEASE
 from duplex_plugin_personaplex.testing.golden import (
     RELEASE_GOLDEN,
     TINY_GOLDEN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import tarfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+import sentencepiece
 import torch
 from duplex_sdk.stage import LoadContext, StageLoadError
 from huggingface_hub.errors import (
@@ -24,10 +26,11 @@ from duplex_plugin_personaplex.runtime.errors import CheckpointError
 from duplex_plugin_personaplex.runtime.headers import read_header
 from duplex_plugin_personaplex.runtime.manifest import UNREAD, lm_manifest
 from duplex_plugin_personaplex.runtime.memory import require_memory
-from duplex_plugin_personaplex.runtime.sizes import lm_sizes, read_overrides
+from duplex_plugin_personaplex.runtime.pieces import TextTokens
+from duplex_plugin_personaplex.runtime.sizes import RELEASE, lm_sizes, read_overrides
 from duplex_plugin_personaplex.runtime.source import NEEDED, find_checkpoint
 from duplex_plugin_personaplex.runtime.stage import FrameStage
-from duplex_plugin_personaplex.runtime.verification import RELEASE, verify_checkpoint
+from duplex_plugin_personaplex.runtime.verification import verify_checkpoint
 
 Tensors = dict[str, torch.Tensor]
 Damage = Callable[[Tensors], object]
@@ -35,6 +38,7 @@ Damage = Callable[[Tensors], object]
 LM, MIMI = "model.safetensors", "tokenizer-e351c8d8-checkpoint125.safetensors"
 IN_PROJ = "transformer.layers.1.self_attn.in_proj_weight"
 CODEBOOK = "quantizer.rvq_rest.vq.layers.3._codebook.embedding_sum"
+USAGE = "quantizer.rvq_rest.vq.layers.3._codebook.cluster_usage"
 
 
 @pytest.fixture
@@ -72,6 +76,8 @@ DAMAGES = {
     "infinite": (LM, "emb.5.weight", lambda t: t["emb.5.weight"][7].fill_(float("inf"))),
     "codec missing": (MIMI, CODEBOOK, lambda t: t.pop(CODEBOOK)),
     "codec zeros": (MIMI, CODEBOOK, lambda t: t[CODEBOOK].zero_()),
+    "codec row of zeros": (MIMI, USAGE, lambda t: t[USAGE].zero_()),
+    "codec not a number": (MIMI, USAGE, lambda t: t[USAGE][3].fill_(float("nan"))),
 }  # fmt: skip
 
 
@@ -118,6 +124,21 @@ def test_a_tokenizer_of_another_model_is_refused(copy: Path) -> None:
          ("text_emb.weight", "text_linear.weight", "depformer_text_emb.weight")}
     ))  # fmt: skip
     assert "pieces" in str(load_error(copy))
+
+
+def test_a_tokenizer_whose_padding_is_a_word_is_refused(tmp_path: Path) -> None:
+    """It would be left out of every transcript."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["hello there, how are you today my friend?"] * 9),
+        model_writer=model, vocab_size=60, hard_vocab_limit=False, num_threads=1,
+        minloglevel=2,
+    )  # fmt: skip
+    path = tmp_path / "words.model"
+    path.write_bytes(model.getvalue())
+    count = sentencepiece.SentencePieceProcessor(str(path)).vocab_size()
+    with pytest.raises(CheckpointError, match=r"words\.model: piece 3 is .* a word"):
+        TextTokens(path, count)
 
 
 def test_a_model_with_other_codes_is_refused(copy: Path) -> None:
@@ -223,6 +244,14 @@ def hub_error(kind: type[HfHubHTTPError], status: int) -> HfHubHTTPError:
 
 
 @pytest.mark.parametrize(
+    "name", ["../personaplex", "./copy", "a/b--c", "a/.b", "models/"], ids=lambda name: name
+)
+def test_a_mistyped_folder_is_no_licence_trouble(name: str) -> None:
+    with pytest.raises(CheckpointError, match="no checkpoint folder"):
+        find_checkpoint(name)
+
+
+@pytest.mark.parametrize(
     "error",
     [hub_error(GatedRepoError, 403), hub_error(RepositoryNotFoundError, 401)],
     ids=["licence not accepted", "no token"],
@@ -243,11 +272,21 @@ def test_a_hub_out_of_reach_says_so() -> None:
         find_checkpoint("nvidia/personaplex-7b-v1")
 
 
-def test_other_hub_trouble_is_passed_on() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        hub_error(HfHubHTTPError, 500),
+        httpx.ReadTimeout("no answer"),
+        RuntimeError("a chunk is missing"),
+        OSError(28, "No space left on device"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_other_trouble_on_the_way_is_told(error: Exception) -> None:
     def refuse(repository: str, file: str) -> str:
-        raise hub_error(HfHubHTTPError, 500)
+        raise error
 
-    with pytest.raises(CheckpointError, match="could not be fetched"):
+    with pytest.raises(CheckpointError, match=f"could not be fetched: {type(error).__name__}"):
         find_checkpoint("nvidia/personaplex-7b-v1", refuse)
 
 

@@ -142,6 +142,23 @@ async def test_a_role_that_is_too_long_is_refused() -> None:
     assert caught.value.param == "session.instructions"
 
 
+@pytest.mark.parametrize(("seconds", "room"), [(1, 1000), (15, 700), (20, 452)])
+async def test_a_long_recording_leaves_less_room_for_a_role(seconds: int, room: int) -> None:
+    """What cannot be read before the call is refused at the door, not at the first sound."""
+    tone = 0.3 * np.sin(np.arange(24_000 * seconds) * 2 * np.pi * 300 / 24_000)
+    brought = {"ref_audio": upload(tone, 24_000)}
+    made = make()
+    fits = await prepared({**brought, "instructions": "x" * room})
+    assert len(fits["role"]) == room
+    with pytest.raises(DuplexRuntimeConfigError, match=f"room for {room}") as caught:
+        await prepared({**brought, "instructions": "x" * (room + 1)})
+    assert caught.value.param == "session.instructions"
+    with pytest.raises(DuplexRuntimeConfigError, match=f"room for {room}"):
+        made.runtime_config_for_update(
+            {**brought, "instructions": "x" * (room + 1)}, fits, started=False
+        )
+
+
 async def test_voice_and_role_change_until_the_first_audio_and_not_after() -> None:
     made = make()
     current = await made.prepare_runtime_config({}, model_config=made.options)
@@ -199,15 +216,22 @@ async def test_sampling_may_change_at_any_time() -> None:
         {"greedy": "yes"},
         {"top_p": 0.9},
         {"voice": "NATF2"},
+        {"seed": -1},
+        {"seed": 1 << 63},
+        {"seed": True},
+        {"seed": "7"},
+        {"seed": None},
     ],
 )
 def test_a_knob_that_cannot_be_is_refused_by_name(extra_body: dict[str, Any]) -> None:
     with pytest.raises(DuplexRuntimeConfigError) as caught:
         make().validate_client_extra_body(extra_body)
-    assert caught.value.param == f"extra_body.{next(iter(extra_body))}"
+    assert caught.value.param == f"session.extra_body.{next(iter(extra_body))}"
 
 
-@pytest.mark.parametrize("options", [{"slots": 0}, {"voice": "../x"}, {"prefill_frames": 0}])
+@pytest.mark.parametrize(
+    "options", [{"slots": 0}, {"voice": "../x"}, {"prefill_frames": 0}, {"role": "x" * 1001}]
+)
 def test_an_option_that_cannot_work_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         make(**options)
@@ -236,10 +260,19 @@ async def test_a_recording_that_cannot_be_a_voice_is_refused(
     noise = np.random.default_rng(0).standard_normal(int(seconds * 16_000)) * level * 0.3
     with pytest.raises(DuplexRuntimeConfigError, match=reason) as caught:
         await prepared({"ref_audio": upload(noise, 16_000)})
-    assert caught.value.param == "ref_audio"
+    assert caught.value.param == "session.ref_audio"
 
 
-@pytest.mark.parametrize("url", ["https://example.org/a.wav", "data:text/plain;base64,AA==", "x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.org/a.wav",
+        "data:text/plain;base64,AA==",
+        "data:audio/wav,AA",
+        "x",
+        "/etc/a.wav",
+    ],
+)
 async def test_a_reference_that_is_no_upload_is_refused(url: str) -> None:
     with pytest.raises(DuplexRuntimeConfigError) as caught:
         await prepared({"ref_audio": url})

@@ -25,7 +25,7 @@ ROLE = "You are a friendly teacher."
 
 @pytest.fixture(scope="module")
 def voices(checkpoint: Path, loaded: LoadedModel) -> dict[str, Voice]:
-    bank = VoiceBank(find_checkpoint(str(checkpoint)).voices, None, dim=loaded.sizes.dim)
+    bank = VoiceBank(find_checkpoint(str(checkpoint)).voices, None, sizes=loaded.sizes)
     replay = bank.find("NATF2")
     assert isinstance(replay, ReplayVoice)
     return {"pt": replay, "codes": CodesVoice(heard(15, seed=5))}

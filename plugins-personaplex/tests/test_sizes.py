@@ -8,26 +8,7 @@ from moshi.models import LMModel, loaders
 
 from duplex_plugin_personaplex.runtime.loading import mimi_manifest
 from duplex_plugin_personaplex.runtime.manifest import lm_manifest, rows_to_read
-from duplex_plugin_personaplex.runtime.sizes import MimiSizes
-from duplex_plugin_personaplex.runtime.verification import RELEASE
-
-RELEASE_MIMI = MimiSizes(
-    filters=64,
-    dimension=512,
-    kernel=7,
-    residual_kernel=3,
-    last_kernel=3,
-    compress=2,
-    ratios=(8, 6, 5, 4),
-    downsample=2,
-    layers=8,
-    heads=8,
-    feed_forward=2048,
-    context=250,
-    codebook_dim=256,
-    bins=2048,
-    codebooks=32,
-)
+from duplex_plugin_personaplex.runtime.sizes import RELEASE, RELEASE_MIMI
 
 
 def test_the_release_is_built_as_moshi_builds_it() -> None:

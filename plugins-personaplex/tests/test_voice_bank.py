@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from duplex_sdk.audio import PcmChunk, wav_bytes
 from model_runs import Bench, heard, said_by, speech
 
 from duplex_plugin_personaplex.clip import voice_clip
 from duplex_plugin_personaplex.figures import MAX_PROMPT_FRAMES, RATE
 from duplex_plugin_personaplex.runtime.errors import CheckpointError
+from duplex_plugin_personaplex.runtime.loading import LoadedModel
 from duplex_plugin_personaplex.runtime.pieces import PieceReader, TextTokens
 from duplex_plugin_personaplex.runtime.prompt import (
     CodesVoice,
@@ -34,8 +34,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bank(checkpoint: Path, own: Path) -> VoiceBank:
-    return VoiceBank(checkpoint / "voices.tgz", own, dim=32)
+def bank(checkpoint: Path, own: Path, loaded: LoadedModel) -> VoiceBank:
+    return VoiceBank(checkpoint / "voices.tgz", own, sizes=loaded.sizes)
 
 
 def test_bundled_and_own_voices_are_listed(bank: VoiceBank) -> None:
@@ -113,30 +113,21 @@ def test_words_come_with_their_spaces(tokens: TextTokens) -> None:
     assert said.replace("<system>", "").strip() == "Hello, you."
 
 
-def test_silence_in_a_recording_is_no_voice(tmp_path: Path, checkpoint: Path) -> None:
+def test_silence_in_a_recording_is_no_voice(
+    tmp_path: Path, checkpoint: Path, loaded: LoadedModel
+) -> None:
     silent = PcmChunk.of(np.zeros(RATE * 2, np.float32), RATE)
     (tmp_path / "mute.wav").write_bytes(wav_bytes(silent))
     with pytest.raises(CheckpointError, match=r"mute\.wav cannot be a voice: it is silent"):
-        VoiceBank(checkpoint / "voices.tgz", tmp_path, dim=32)
+        VoiceBank(checkpoint / "voices.tgz", tmp_path, sizes=loaded.sizes)
 
 
-def test_an_archive_cut_short_is_refused(tmp_path: Path, checkpoint: Path) -> None:
+def test_an_archive_cut_short_is_refused(
+    tmp_path: Path, checkpoint: Path, loaded: LoadedModel
+) -> None:
     data = (checkpoint / "voices.tgz").read_bytes()
     archive = tmp_path / "voices.tgz"
     for size in (0, 20, len(data) // 2, len(data) * 9 // 10):
         archive.write_bytes(data[:size])
         with pytest.raises(CheckpointError, match=r"voices\.tgz"):
-            VoiceBank(archive, None, dim=32)
-
-
-def test_a_voice_that_is_no_numbers_is_refused(tmp_path: Path, checkpoint: Path) -> None:
-    ring = torch.zeros(1, 17, 4, dtype=torch.long)
-    embeddings = torch.full((5, 1, 1, 32), float("nan"))
-    torch.save({"embeddings": embeddings, "cache": ring}, tmp_path / "noise.pt")
-    with pytest.raises(CheckpointError, match="'noise' holds values that are no finite numbers"):
-        VoiceBank(checkpoint / "voices.tgz", tmp_path, dim=32)
-
-
-def test_a_voice_of_another_model_is_refused(checkpoint: Path) -> None:
-    with pytest.raises(CheckpointError, match="'NATF0' was made with another model"):
-        VoiceBank(checkpoint / "voices.tgz", None, dim=64)
+            VoiceBank(archive, None, sizes=loaded.sizes)

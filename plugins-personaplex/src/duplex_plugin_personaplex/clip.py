@@ -51,14 +51,14 @@ def voice_upload(url: str) -> PcmChunk:
     """The voice in a ``data:audio/...;base64,`` URL.
 
     Raises:
-        DuplexRuntimeConfigError: it cannot be used; names ``ref_audio`` and the reason.
+        DuplexRuntimeConfigError: it cannot be used; names ``session.ref_audio`` and the reason.
     """
     head, comma, body = url.partition(",")
-    if not comma or not head.startswith("data:audio/"):
+    if not comma or not head.startswith("data:audio/") or not head.endswith(";base64"):
         raise DuplexRuntimeConfigError(
             "unsupported_ref_audio_path",
             "ref_audio must be a base64 data URL of a WAV file",
-            param="ref_audio",
+            param="session.ref_audio",
         )
     try:
         if len(body) * 3 // 4 > _MAX_BYTES:
@@ -66,5 +66,5 @@ def voice_upload(url: str) -> PcmChunk:
         return voice_clip(base64.b64decode(body, validate=True))
     except (VoiceClipError, binascii.Error) as error:
         raise DuplexRuntimeConfigError(
-            "invalid_duplex_runtime_config", f"ref_audio: {error}", param="ref_audio"
+            "invalid_duplex_runtime_config", f"ref_audio: {error}", param="session.ref_audio"
         ) from error

@@ -15,19 +15,37 @@ from duplex_sdk.plugin import (
 from duplex_sdk.stage import Json, PipelineConfig, StageConfig
 
 from .clip import voice_upload
-from .figures import FRAME_MS, MAX_SESSION_S, RATE
-from .sampling import SAMPLING_DEFAULTS, SAMPLING_KEYS, sampling_of
+from .figures import (
+    FRAME_MS,
+    FRAME_SAMPLES,
+    MAX_PROMPT_FRAMES,
+    MAX_SESSION_S,
+    RATE,
+    SPACER_FRAMES,
+)
+from .sampling import SAMPLING_DEFAULTS, SAMPLING_KEYS, require_seed, sampling_of
 from .utterances import PersonaPlexSessionState, UtteranceDataPlane
 from .voices import BUNDLED_VOICES, is_voice_name, own_voice, voices_here
 
-__all__ = ["MAX_ROLE_CHARACTERS", "PersonaPlexPlugin"]
+__all__ = ["MAX_ROLE_CHARACTERS", "PersonaPlexPlugin", "role_room"]
 
-MAX_ROLE_CHARACTERS = 2000
+MAX_ROLE_CHARACTERS = 1000
+# English has more of them; the worker counts tokens and has the last word.
+_CHARACTERS_PER_TOKEN = 4
 _WEIGHTS_BYTES = 16 << 30
 _SLOT_BYTES = 1_600_000_000
 
 # The others are the engine's own; it takes them whatever the model is.
 _KNOWN_KEYS = SAMPLING_KEYS | {"seed", "force_listen_count", "return_stage_metrics"}
+
+
+def role_room(clip: bytes | None) -> int:
+    """Characters that a role may have beside a recording of a voice, and beside any other voice."""
+    if clip is None:
+        return MAX_ROLE_CHARACTERS
+    frames = -(-len(clip) // (4 * FRAME_SAMPLES))
+    left = MAX_PROMPT_FRAMES - 2 * SPACER_FRAMES - frames
+    return min(MAX_ROLE_CHARACTERS, _CHARACTERS_PER_TOKEN * left)
 
 
 class PersonaPlexPlugin(DuplexModelPlugin):
@@ -55,6 +73,8 @@ class PersonaPlexPlugin(DuplexModelPlugin):
         self._voices = voices_here(options["voice_dir"])
         if self._voices is not None and options["voice"] not in self._voices:
             raise ValueError(f"voice must be one of {', '.join(self._voices)}")
+        if len(options["role"] or "") > MAX_ROLE_CHARACTERS:
+            raise ValueError(f"role must have at most {MAX_ROLE_CHARACTERS} characters")
         self._drifts = options["window_policy"] == "drift"
 
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
@@ -104,10 +124,11 @@ class PersonaPlexPlugin(DuplexModelPlugin):
             raise DuplexRuntimeConfigError(
                 "invalid_duplex_runtime_config",
                 f"PersonaPlex knows no {unknown[0]!r}",
-                param=f"extra_body.{unknown[0]}",
+                param=f"session.extra_body.{unknown[0]}",
                 hint=f"it knows {', '.join(sorted(SAMPLING_KEYS))} and seed",
             )
         sampling_of(extra_body, SAMPLING_DEFAULTS)
+        require_seed(extra_body)
 
     async def prepare_runtime_config(
         self, config: Mapping[str, Json], *, model_config: Mapping[str, Json]
@@ -117,7 +138,7 @@ class PersonaPlexPlugin(DuplexModelPlugin):
         Raises:
             DuplexRuntimeConfigError: a voice or a role that cannot be.
         """
-        runtime = self._chosen(config)
+        clip: bytes | None = None
         upload = config.get("ref_audio")
         if upload:
             if config.get("voice"):
@@ -127,9 +148,9 @@ class PersonaPlexPlugin(DuplexModelPlugin):
                     param="session.ref_audio",
                 )
             loop = asyncio.get_running_loop()
-            clip = await loop.run_in_executor(None, functools.partial(voice_upload, upload))
-            runtime["clip"] = clip.data
-        return runtime
+            voice = await loop.run_in_executor(None, functools.partial(voice_upload, upload))
+            clip = voice.data
+        return self._chosen(config, clip)
 
     def runtime_config_for_update(
         self, config: Mapping[str, Json], current: Mapping[str, Json], *, started: bool
@@ -139,7 +160,7 @@ class PersonaPlexPlugin(DuplexModelPlugin):
         Raises:
             DuplexRuntimeConfigError: a change that comes too late, or a value that cannot be.
         """
-        runtime = self._chosen(config)
+        runtime = self._chosen(config, current.get("clip"))
         if "clip" in current:
             if config.get("voice"):
                 raise DuplexRuntimeConfigError(
@@ -147,7 +168,6 @@ class PersonaPlexPlugin(DuplexModelPlugin):
                     "this session speaks with the voice that it brought",
                     param="session.voice",
                 )
-            runtime["clip"] = current["clip"]
         elif started and runtime["voice"] != current.get("voice"):
             raise DuplexRuntimeConfigError(
                 "voice_update_after_audio_unsupported",
@@ -176,20 +196,22 @@ class PersonaPlexPlugin(DuplexModelPlugin):
         asked = runtime_config.get("sampling") or {}
         return tuple(sampling_of(asked, stage) for stage in defaults)
 
-    def _chosen(self, config: Mapping[str, Json]) -> dict[str, Json]:
+    def _chosen(self, config: Mapping[str, Json], clip: bytes | None) -> dict[str, Json]:
         role = config.get("instructions") or self.options["role"] or ""
-        if len(role) > MAX_ROLE_CHARACTERS:
+        room = role_room(clip)
+        if len(role) > room:
             raise DuplexRuntimeConfigError(
                 "invalid_duplex_runtime_config",
-                f"the role has {len(role)} characters; there is room for {MAX_ROLE_CHARACTERS}",
+                f"the role has {len(role)} characters; there is room for {room}",
                 param="session.instructions",
             )
         extra_body = config.get("extra_body") or {}
-        return {
+        chosen = {
             "voice": self._voice(config.get("voice")),
             "role": role,
             "sampling": {key: extra_body[key] for key in SAMPLING_KEYS & set(extra_body)},
         }
+        return chosen if clip is None else {**chosen, "clip": clip}
 
     def _voice(self, asked: Json) -> str:
         if not asked:

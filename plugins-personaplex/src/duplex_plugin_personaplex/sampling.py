@@ -8,7 +8,14 @@ from typing import Any
 from duplex_sdk.plugin import DuplexRuntimeConfigError
 from duplex_sdk.stage import Json
 
-__all__ = ["SAMPLING_DEFAULTS", "SAMPLING_KEYS", "TOP_K_AUDIO", "TOP_K_TEXT", "sampling_of"]
+__all__ = [
+    "SAMPLING_DEFAULTS",
+    "SAMPLING_KEYS",
+    "TOP_K_AUDIO",
+    "TOP_K_TEXT",
+    "require_seed",
+    "sampling_of",
+]
 
 TOP_K_AUDIO = 250
 TOP_K_TEXT = 25
@@ -20,6 +27,7 @@ SAMPLING_DEFAULTS: Mapping[str, Json] = {
     "greedy": False,
 }
 SAMPLING_KEYS = frozenset(SAMPLING_DEFAULTS)
+_SEEDS = 1 << 63
 
 
 def sampling_of(extra_body: Mapping[str, Json], defaults: Mapping[str, Json]) -> dict[str, Json]:
@@ -41,11 +49,27 @@ def sampling_of(extra_body: Mapping[str, Json], defaults: Mapping[str, Json]) ->
             raise DuplexRuntimeConfigError(
                 "invalid_duplex_runtime_config",
                 f"{key} cannot be {extra_body[key]!r}",
-                param=f"extra_body.{key}",
+                param=f"session.extra_body.{key}",
                 hint="temperatures 0 to 2, top_k 1 to 250, text_top_k 1 to 25, greedy a bool",
             )
         chosen[key] = extra_body[key]
     return chosen
+
+
+def require_seed(extra_body: Mapping[str, Json]) -> None:
+    """Make sure that the seed a client asks for is one, if it asks for any.
+
+    Raises:
+        DuplexRuntimeConfigError: it is not.
+    """
+    seed = extra_body.get("seed", 0)
+    if type(seed) is not int or not 0 <= seed < _SEEDS:
+        raise DuplexRuntimeConfigError(
+            "invalid_duplex_runtime_config",
+            f"seed cannot be {seed!r}",
+            param="session.extra_body.seed",
+            hint="a whole number from 0 to 2**63 - 1",
+        )
 
 
 def _is_temperature(value: Any) -> bool:

@@ -31,6 +31,7 @@ from duplex_plugin_personaplex.figures import FRAME_MS, FRAME_SAMPLES, RATE
 from duplex_plugin_personaplex.sampling import SAMPLING_DEFAULTS
 
 from .errors import TooLittleMemoryError
+from .loading import DTYPES
 from .stage import FrameStage
 
 __all__ = ["BenchRow", "bench_model", "measure", "measure_sizes", "sessions_in_real_time"]
@@ -90,7 +91,7 @@ def bench_model(arguments: Mapping[str, Any]) -> Report:
 
     Raises:
         StageLoadError: the checkpoint cannot be loaded.
-        DuplexError: an argument that does not exist.
+        DuplexError: an argument that does not exist, or cannot be.
     """
     unknown = sorted(set(arguments) - set(_DEFAULTS))
     if unknown:
@@ -98,7 +99,7 @@ def bench_model(arguments: Mapping[str, Any]) -> Report:
             f"bench-model personaplex knows no {unknown[0]!r}",
             hint=f"it knows {', '.join(_DEFAULTS)}",
         )
-    options = {**_DEFAULTS, **arguments}
+    options = _checked({**_DEFAULTS, **arguments})
     rows, left_out = measure_sizes(options, _batches(str(options["batches"])))
     taken_on = machine(_device(options))
     sessions = sessions_in_real_time(rows)
@@ -106,11 +107,11 @@ def bench_model(arguments: Mapping[str, Any]) -> Report:
         figures = {
             "machine": taken_on,
             "checkpoint": Path(str(options["checkpoint"])).name,
-            "frames": int(options["frames"]),
+            "frames": options["frames"],
             "sessions_in_real_time": sessions,
             "rows": [asdict(row) for row in rows],
         }
-        Path(options["out"]).write_text(json.dumps(figures, indent=1) + "\n")
+        options["out"].write_text(json.dumps(figures, indent=1) + "\n")
     check = Check(
         "sessions in real time",
         sessions > 0,
@@ -150,6 +151,26 @@ def sessions_in_real_time(rows: Sequence[BenchRow]) -> int:
     return largest
 
 
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings in their types, all looked at before minutes of measuring.
+
+    Raises:
+        DuplexError: one that cannot be.
+    """
+    for name in ("frames", "prefill_frames"):
+        text = str(options[name])
+        if not text.isdecimal() or int(text) < 1:
+            raise DuplexError(f"{name} must be a whole number above zero; got {text!r}")
+        options[name] = int(text)
+    if options["dtype"] not in DTYPES:
+        raise DuplexError(f"dtype must be one of {', '.join(DTYPES)}; got {options['dtype']!r}")
+    if options["out"] is not None:
+        options["out"] = Path(options["out"])
+        if options["out"].is_dir() or not options["out"].absolute().parent.is_dir():
+            raise DuplexError(f"no file can be written at {str(options['out'])!r}")
+    return options
+
+
 def _batches(text: str) -> list[int]:
     sizes = [int(size) if size.isdecimal() else 0 for size in text.split(",")]
     if min(sizes) < 1:
@@ -184,7 +205,7 @@ def measure(options: Mapping[str, Any], batch: int) -> BenchRow:
     model = stopwatch_on(stage)
     try:
         prompts = [_opened(host, number) for number in range(batch)]
-        frames, parts = _frames(host, model, batch, int(options["frames"]))
+        frames, parts = _frames(host, model, batch, options["frames"])
         memory_gb = _memory_gb(device)
     finally:
         host.shutdown()

@@ -34,15 +34,19 @@ class Header:
     path: Path
     tensors: dict[str, TensorEntry]
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor.
+    def shape(self, name: str, lengths: int) -> tuple[int, ...]:
+        """The shape of a tensor that has so many lengths, none of them zero.
 
         Raises:
-            CheckpointError: it is not there.
+            CheckpointError: it is not there, or has another form.
         """
         entry = self.tensors.get(name)
         if entry is None:
             raise CheckpointError(f"{self.path.name} has no tensor {name!r}")
+        if len(entry.shape) != lengths or not all(entry.shape):
+            raise CheckpointError(
+                f"{self.path.name}: {name!r} is {entry.shape}, expected {lengths} lengths"
+            )
         return entry.shape
 
     def count(self, pattern: str) -> int:
@@ -74,9 +78,11 @@ def read_header(path: Path) -> Header:
     except OSError as error:
         raise CheckpointError(f"{path.name} cannot be read: {error.strerror or error}") from error
     try:
-        entries: dict[str, Any] = json.loads(raw)
-    except ValueError as error:
+        entries: Any = json.loads(raw)
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path.name} is no safetensors file: {error}") from error
+    if not isinstance(entries, dict):
+        raise CheckpointError(f"{path.name} is no safetensors file: its header names no tensors")
     entries.pop("__metadata__", None)
     data_bytes = size - 8 - len(raw)
     tensors = {name: _entry(path, name, entry, data_bytes) for name, entry in entries.items()}
@@ -94,10 +100,11 @@ def _header_bytes(path: Path, prefix: bytes, size: int, file: Any) -> bytes:
 def _entry(path: Path, name: str, entry: Any, data_bytes: int) -> TensorEntry:
     try:
         start, end = entry["data_offsets"]
-        shape = tuple(int(length) for length in entry["shape"])
-        dtype = str(entry["dtype"])
+        shape, dtype = tuple(entry["shape"]), str(entry["dtype"])
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointError(f"{path.name}: the header of {name!r} is damaged") from error
+    if not all(type(number) is int and number >= 0 for number in (start, end, *shape)):
+        raise CheckpointError(f"{path.name}: the header of {name!r} is damaged")
     if end > data_bytes:
         raise CheckpointError(
             f"{path.name} was cut short: {name!r} lies {end - data_bytes} bytes behind its end",

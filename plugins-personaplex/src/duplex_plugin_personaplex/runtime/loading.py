@@ -17,6 +17,7 @@ from .source import CheckpointFiles
 from .weights import read_tensors
 
 __all__ = [
+    "DTYPES",
     "LoadedModel",
     "Plan",
     "load_model",
@@ -27,7 +28,9 @@ __all__ = [
 
 Progress = Callable[[float, str], None]
 
-_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+_TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+DTYPES = ("auto", *_TYPES)
+"""What the option ``dtype`` may say."""
 
 # Buffers of the codec per caller: convolution tails and two short windows.
 _CODEC_SLOT_BYTES = 24 << 20
@@ -69,7 +72,7 @@ def weights_dtype(name: str, device: torch.device) -> torch.dtype:
     """The precision an option names; ``auto`` is what the release has, and float32 on a CPU."""
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return _DTYPES[name]
+    return _TYPES[name]
 
 
 def plan_load(

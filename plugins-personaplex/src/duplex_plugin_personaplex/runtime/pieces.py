@@ -34,6 +34,12 @@ class TextTokens:
             raise CheckpointError(
                 f"{path.name} has {size} pieces; the model's 'text_linear.weight' has {text_card}"
             )
+        for token in (_END_OF_PAD, PAD_TOKEN):
+            if not self._is_mark(token):
+                raise CheckpointError(
+                    f"{path.name}: piece {token} is {self._model.id_to_piece(token)!r}, a word;"
+                    " the model pads its text with it"
+                )
         self._shown = [self._spelt(token) for token in range(size)]
 
     def role(self, text: str) -> list[int]:
@@ -48,6 +54,12 @@ class TextTokens:
     def bytes_of(self, token: int) -> bytes:
         """What a token shows of itself; nothing for padding and control tokens."""
         return self._shown[token] if 0 <= token < len(self._shown) else b""
+
+    def _is_mark(self, token: int) -> bool:
+        """Whether a piece stands for something other than its letters."""
+        model, piece = self._model, self._model.id_to_piece(token)
+        marked = piece.startswith("<") and piece.endswith(">")
+        return marked or model.is_control(token) or model.is_unknown(token)
 
     def _spelt(self, token: int) -> bytes:
         model = self._model

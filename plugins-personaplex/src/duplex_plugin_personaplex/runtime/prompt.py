@@ -13,9 +13,8 @@ import torch
 
 from duplex_plugin_personaplex.figures import MAX_PROMPT_FRAMES, SPACER_FRAMES
 
-from .errors import CheckpointError
-
 __all__ = [
+    "MAX_VOICE_FRAMES",
     "PAD_TOKEN",
     "SILENCE",
     "TONE",
@@ -33,6 +32,8 @@ TONE = (430, 1268, 381, 1611, 1095, 1495, 56, 472)
 """Codes of a 440 Hz tone: what the caller says during the prompt."""
 SILENCE = (948, 243, 1178, 546, 1736, 1030, 1978, 2008)
 """Codes of silence: what the model says while it reads its role."""
+MAX_VOICE_FRAMES = MAX_PROMPT_FRAMES - 2 * SPACER_FRAMES
+"""The longest voice: of a prompt without a role."""
 _MARK = "<system>"
 
 
@@ -46,6 +47,11 @@ class CodesVoice:
 
     codes: torch.Tensor
 
+    @property
+    def frames(self) -> int:
+        """How much of a prompt it takes."""
+        return self.codes.shape[1]
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayVoice:
@@ -58,6 +64,11 @@ class ReplayVoice:
 
     embeddings: torch.Tensor
     ring: torch.Tensor
+
+    @property
+    def frames(self) -> int:
+        """How much of a prompt it takes: what was read, and the frame that answers it."""
+        return self.embeddings.shape[0] + 1
 
 
 Voice = CodesVoice | ReplayVoice
@@ -102,10 +113,7 @@ def make_prompt(voice: Voice, role: list[int], *, text_card: int, card: int) -> 
     """
     spacer = [PAD_TOKEN] * SPACER_FRAMES
     script = [*spacer, *role, *spacer]
-    voiced = (
-        voice.codes.shape[1] if isinstance(voice, CodesVoice) else voice.embeddings.shape[0] + 1
-    )
-    frames = voiced + len(script)
+    frames = voice.frames + len(script)
     if frames > MAX_PROMPT_FRAMES:
         raise PromptTooLongError(
             f"voice and role take {frames} frames of 80 ms; there is room for {MAX_PROMPT_FRAMES}"
@@ -153,17 +161,3 @@ def _replayed(voice: ReplayVoice, script: list[int]) -> tuple[torch.Tensor, torc
 
 def _silence(frames: int) -> torch.Tensor:
     return torch.tensor(SILENCE)[:, None].expand(8, frames)
-
-
-def check_voice(voice: ReplayVoice, dim: int, name: str) -> ReplayVoice:
-    """A replayed voice that fits a model.
-
-    Raises:
-        CheckpointError: it was made with another, or is damaged.
-    """
-    fits = voice.embeddings.dim() == 2 and voice.embeddings.shape[1] == dim
-    if not fits or voice.ring.shape != (17, 4):
-        raise CheckpointError(f"the voice {name!r} was made with another model")
-    if not bool(torch.isfinite(voice.embeddings).all()):
-        raise CheckpointError(f"the voice {name!r} holds values that are no finite numbers")
-    return voice

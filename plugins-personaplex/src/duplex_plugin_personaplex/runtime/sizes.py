@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,15 @@ from .errors import CheckpointError
 from .headers import Header
 from .prompt import SILENCE, TONE
 
-__all__ = ["LmSizes", "MimiSizes", "lm_sizes", "mimi_sizes", "read_overrides"]
+__all__ = [
+    "RELEASE",
+    "RELEASE_MIMI",
+    "LmSizes",
+    "MimiSizes",
+    "lm_sizes",
+    "mimi_sizes",
+    "read_overrides",
+]
 
 OVERRIDES_NAME = "duplex_overrides.json"
 AGENT_CODES = 8
@@ -170,6 +178,43 @@ class MimiSizes:
         }
 
 
+RELEASE = LmSizes(
+    dim=4096,
+    text_card=32_000,
+    card=2048,
+    code_rows=16,
+    layers=32,
+    heads=32,
+    hidden=11_264,
+    context=CONTEXT_FRAMES,
+    depth_dim=1024,
+    depth_layers=6,
+    depth_heads=16,
+    depth_hidden=2816,
+    depth_steps=16,
+)
+"""The language model of PersonaPlex 7B."""
+
+RELEASE_MIMI = MimiSizes(
+    filters=64,
+    dimension=512,
+    kernel=7,
+    residual_kernel=3,
+    last_kernel=3,
+    compress=2,
+    ratios=(8, 6, 5, 4),
+    downsample=2,
+    layers=8,
+    heads=8,
+    feed_forward=2048,
+    context=_MIMI_CONTEXT,
+    codebook_dim=256,
+    bins=2048,
+    codebooks=32,
+)
+"""Its codec."""
+
+
 def read_overrides(folder: Path) -> dict[str, int]:
     """The numbers in ``duplex_overrides.json``; none where there is no such file.
 
@@ -193,30 +238,34 @@ def read_overrides(folder: Path) -> dict[str, int]:
 def lm_sizes(header: Header, overrides: Mapping[str, int]) -> LmSizes:
     """Sizes of the language model in this file.
 
+    One that is as wide as the release is the release: it has as many layers, though some may be
+    missing from the file. Counted, a file that lost its last layer would be a shallower model.
+
     Raises:
         CheckpointError: a tensor that tells a size is missing, or the sizes cannot be.
     """
-    text_rows, dim = header.shape("text_emb.weight")
-    _, depth_dim = header.shape("depformer_text_emb.weight")
+    text_rows, dim = header.shape("text_emb.weight", 2)
+    _, depth_dim = header.shape("depformer_text_emb.weight", 2)
     layer = "transformer.layers.0."
     depth_layer = "depformer.layers.0."
     sizes = LmSizes(
         dim=dim,
         text_card=text_rows - 1,
-        card=header.shape("emb.0.weight")[0] - 1,
+        card=header.shape("emb.0.weight", 2)[0] - 1,
         code_rows=header.count("emb.{}.weight"),
         layers=header.count("transformer.layers.{}.norm1.alpha"),
         heads=overrides.get("num_heads", max(1, dim // _HEAD_DIM)),
-        hidden=header.shape(layer + "gating.linear_out.weight")[1],
+        hidden=header.shape(layer + "gating.linear_out.weight", 2)[1],
         context=overrides.get("context", CONTEXT_FRAMES),
         depth_dim=depth_dim,
         depth_layers=header.count("depformer.layers.{}.norm1.alpha"),
         depth_heads=overrides.get("depformer_num_heads", max(1, depth_dim // _DEPTH_HEAD_DIM)),
-        depth_hidden=header.shape(depth_layer + "gating.0.linear_out.weight")[1],
+        depth_hidden=header.shape(depth_layer + "gating.0.linear_out.weight", 2)[1],
         depth_steps=header.count("linears.{}.weight"),
     )
     _check_lm(header, sizes)
-    return sizes
+    whole = replace(sizes, layers=RELEASE.layers, depth_layers=RELEASE.depth_layers)
+    return whole if replace(whole, depth_steps=RELEASE.depth_steps) == RELEASE else sizes
 
 
 def _check_lm(header: Header, sizes: LmSizes) -> None:
@@ -236,49 +285,62 @@ def _check_lm(header: Header, sizes: LmSizes) -> None:
             f"{header.path.name} knows {sizes.card} codes by 'emb.0.weight';"
             f" every prompt has the code {highest}"
         )
-    if sizes.dim % sizes.heads or sizes.depth_dim % sizes.depth_heads:
-        raise CheckpointError(f"{header.path.name}: the widths do not divide by the heads")
+    _check_heads(header, "text_emb.weight", sizes.dim, sizes.heads)
+    _check_heads(header, "depformer_text_emb.weight", sizes.depth_dim, sizes.depth_heads)
+
+
+def _check_heads(header: Header, name: str, width: int, heads: int) -> None:
+    # Positions turn pairs of values, so a head has an even number of them.
+    if width % (2 * heads):
+        raise CheckpointError(
+            f"{header.path.name}: {heads} heads cannot share the width of {name!r}, {width}",
+            hint=f"{OVERRIDES_NAME} beside it says how many heads there are",
+        )
 
 
 def mimi_sizes(header: Header, overrides: Mapping[str, int]) -> MimiSizes:
-    """Sizes of the codec in this file.
+    """Sizes of the codec in this file; one as wide as the release's is whole, as above.
 
     Raises:
         CheckpointError: a tensor that tells a size is missing, or its frame is not 80 ms.
     """
-    first = header.shape("encoder.model.0.conv.conv.weight")
-    residual = header.shape("encoder.model.1.block.1.conv.conv.weight")
+    first = header.shape("encoder.model.0.conv.conv.weight", 3)
+    residual = header.shape("encoder.model.1.block.1.conv.conv.weight", 3)
     stages: list[int] = []
     while (name := f"encoder.model.{3 * len(stages) + 3}.conv.conv.weight") in header.tensors:
-        stages.append(header.shape(name)[2] // 2)
-    last = header.shape(f"encoder.model.{3 * len(stages) + 2}.conv.conv.weight")
+        stages.append(header.shape(name, 3)[2] // 2)
+    widest = f"encoder.model.{3 * len(stages) + 2}.conv.conv.weight"
+    last = header.shape(widest, 3)
     codebook = "vq.layers.{}._codebook.embedding_sum"
-    bins, codebook_dim = header.shape("quantizer.rvq_first." + codebook.format(0))
+    bins, codebook_dim = header.shape("quantizer.rvq_first." + codebook.format(0), 2)
     dimension = last[0]
     layers = "encoder_transformer.transformer.layers.{}.norm1.weight"
+    first_layer = layers.format(0).removesuffix("norm1.weight")
     sizes = MimiSizes(
         filters=first[0],
         dimension=dimension,
         kernel=first[2],
         residual_kernel=residual[2],
         last_kernel=last[2],
-        compress=first[0] // residual[0],
+        compress=max(1, first[0] // residual[0]),
         ratios=tuple(reversed(stages)),
-        downsample=header.shape("downsample.conv.conv.conv.weight")[2] // 2,
+        downsample=header.shape("downsample.conv.conv.conv.weight", 3)[2] // 2,
         layers=header.count(layers),
         heads=overrides.get("mimi_num_heads", max(1, dimension // _MIMI_HEAD_DIM)),
-        feed_forward=header.shape("encoder_transformer.transformer.layers.0.linear1.weight")[0],
+        feed_forward=header.shape(first_layer + "linear1.weight", 2)[0],
         context=overrides.get("mimi_context", _MIMI_CONTEXT),
         codebook_dim=codebook_dim,
         bins=bins,
         codebooks=1 + header.count("quantizer.rvq_rest." + codebook),
     )
+    _check_heads(header, widest, sizes.dimension, sizes.heads)
     if sizes.frame_samples != FRAME_SAMPLES or sizes.codebooks < AGENT_CODES:
         raise CheckpointError(
             f"{header.path.name} makes {sizes.codebooks} codes of {sizes.frame_samples} samples;"
             f" {AGENT_CODES} of {FRAME_SAMPLES} are needed"
         )
-    return sizes
+    whole = replace(sizes, layers=RELEASE_MIMI.layers, codebooks=RELEASE_MIMI.codebooks)
+    return whole if whole == RELEASE_MIMI else sizes
 
 
 def _feed_forward(dim: int, hidden: int) -> int:

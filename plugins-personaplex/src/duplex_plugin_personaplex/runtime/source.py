@@ -80,10 +80,7 @@ def find_checkpoint(name: str, download: Download | None = None) -> CheckpointFi
     elif _HUB_ID.fullmatch(name) and not folder.exists():
         files = CheckpointFiles(_fetched(name, download or _hub_download))
     else:
-        raise CheckpointError(
-            f"there is no checkpoint folder {name!r}",
-            hint=f"give a folder, or a hub id such as {HUB_ID}",
-        )
+        raise _no_folder(name)
     files.require()
     return files
 
@@ -98,7 +95,6 @@ def _fetched(repository: str, download: Download) -> Path:
     from huggingface_hub.errors import (
         EntryNotFoundError,
         GatedRepoError,
-        HfHubHTTPError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
     )
@@ -106,27 +102,39 @@ def _fetched(repository: str, download: Download) -> Path:
     try:
         paths = [Path(download(repository, file)) for file in NEEDED]
     except GatedRepoError as error:
-        raise _gated(repository) from error
+        raise _gated(repository, "is gated") from error
     except LocalEntryNotFoundError as error:
         raise CheckpointError(
-            f"{repository} is not in the local cache and the hub cannot be reached",
+            f"{repository} is no folder, nor in the local cache, and the hub cannot be reached",
             hint="check the network and HF_HUB_OFFLINE, or give the folder of a copy",
         ) from error
     except EntryNotFoundError as error:
         raise CheckpointError(f"{repository} on the hub lacks a file: {error}") from error
     except RepositoryNotFoundError as error:
         # To someone without a token the hub does not admit that a gated repository exists.
-        raise _gated(repository) from error
-    except (HfHubHTTPError, OSError) as error:
+        raise _gated(repository, "is gated, or no repository and no folder at all") from error
+    except ValueError as error:
+        # What no repository can be called.
+        raise _no_folder(repository) from error
+    except Exception as error:
+        # What goes wrong on the way has no common class: client, transports, disk.
         raise CheckpointError(
-            f"{repository} could not be fetched: {error}", hint="try again, or give a folder"
+            f"{repository} could not be fetched: {type(error).__name__}: {error}",
+            hint="try again, or give a folder",
         ) from error
     return paths[0].parent
 
 
-def _gated(repository: str) -> CheckpointError:
+def _no_folder(name: str) -> CheckpointError:
     return CheckpointError(
-        f"{repository} is gated, and this machine may not fetch it",
+        f"there is no checkpoint folder {name!r}",
+        hint=f"give a folder, or a hub id such as {HUB_ID}",
+    )
+
+
+def _gated(repository: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{repository} {why}; this machine may not fetch it",
         hint=(
             f"1. accept the licence on the model page of {repository};"
             " 2. make an access token with read permission;"

@@ -28,6 +28,7 @@ from .loading import load_model, plan_load, weights_dtype
 from .memory import gigabytes, release_memory
 from .pieces import PieceReader, TextTokens
 from .sessions import Caller, Prompter, row_sampling
+from .sizes import LmSizes
 from .source import find_checkpoint
 from .stepper import FrameStepper
 from .voice_bank import VoiceBank
@@ -61,7 +62,7 @@ class FrameStage(StageModel[Caller]):
         context.progress(0.0, f"needs {gigabytes(plan.memory_bytes)} on {device}")
         # The small files first: what is wrong with them is told before minutes of loading.
         tokens = TextTokens(files.text, plan.lm_sizes.text_card)
-        voices = _voices(options, files.voices, plan.lm_sizes.dim)
+        voices = _voices(options, files.voices, plan.lm_sizes)
         loaded = load_model(plan, context.progress)
         self._active = torch.zeros(slots, dtype=torch.bool, device=device)
         self._codec = BatchCodec(loaded.mimi, slots, self._active)
@@ -186,9 +187,9 @@ class FrameStage(StageModel[Caller]):
             self._codec.decode(self._stepper.step(self._codec.encode(silence)).codes)
 
 
-def _voices(options: Mapping[str, Json], bundled: Path, dim: int) -> VoiceBank:
+def _voices(options: Mapping[str, Json], bundled: Path, sizes: LmSizes) -> VoiceBank:
     own = options.get("voice_dir")
-    voices = VoiceBank(bundled, Path(own).expanduser() if own else None, dim=dim)
+    voices = VoiceBank(bundled, Path(own).expanduser() if own else None, sizes=sizes)
     usual = options.get("voice")
     if usual is not None and usual not in voices.names:
         raise StageLoadError(

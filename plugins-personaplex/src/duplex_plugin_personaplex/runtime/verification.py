@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,29 +21,14 @@ from .loading import mimi_manifest
 from .manifest import Mismatch, compare, lm_manifest
 from .memory import gigabytes
 from .pieces import TextTokens
-from .sizes import LmSizes, lm_sizes, mimi_sizes, read_overrides
+from .sizes import RELEASE, lm_sizes, mimi_sizes, read_overrides
 from .source import CheckpointFiles
 from .voice_bank import VoiceBank
 from .weights import damaged_tensors
 
-__all__ = ["RELEASE", "verify_checkpoint"]
+__all__ = ["verify_checkpoint"]
 
 _SHOWN = 20
-RELEASE = LmSizes(
-    dim=4096,
-    text_card=32_000,
-    card=2048,
-    code_rows=16,
-    layers=32,
-    heads=32,
-    hidden=11_264,
-    context=3000,
-    depth_dim=1024,
-    depth_layers=6,
-    depth_heads=16,
-    depth_hidden=2816,
-    depth_steps=16,
-)
 
 
 def verify_checkpoint(folder: Path) -> Report:
@@ -105,7 +91,7 @@ def _compared(header: Header, wrong: list[Mismatch]) -> str:
 
 def _sizes(files: CheckpointFiles) -> str:
     sizes = lm_sizes(read_header(files.lm), read_overrides(files.folder))
-    if sizes == RELEASE:
+    if replace(sizes, depth_steps=RELEASE.depth_steps) == RELEASE:
         return "those of the release"
     return (
         f"not those of the release: {sizes.layers} layers of {sizes.dim},"
@@ -121,7 +107,7 @@ def _tokenizer(files: CheckpointFiles) -> str:
 
 def _voices(files: CheckpointFiles) -> str:
     sizes = lm_sizes(read_header(files.lm), read_overrides(files.folder))
-    bank = VoiceBank(files.voices, None, dim=sizes.dim)
+    bank = VoiceBank(files.voices, None, sizes=sizes)
     missing = sorted(set(BUNDLED_VOICES) - set(bank.names))
     if missing:
         raise _FoundWrongError(f"missing: {', '.join(missing)}")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import pickle
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePath
-from typing import Any
 
 import torch
 from duplex_sdk.audio import PcmChunk
@@ -17,18 +14,11 @@ from duplex_plugin_personaplex.clip import VoiceClipError, voice_clip
 from duplex_plugin_personaplex.voices import VOICE_FILES, is_voice_name
 
 from .errors import CheckpointError
-from .prompt import CodesVoice, ReplayVoice, Voice, check_voice
+from .prompt import CodesVoice, Voice
+from .replay_file import read_replay
+from .sizes import LmSizes
 
 __all__ = ["UnknownVoiceError", "VoiceBank"]
-
-_DAMAGED = (
-    AttributeError,
-    EOFError,
-    KeyError,
-    RuntimeError,
-    TypeError,
-    pickle.UnpicklingError,
-)
 
 
 class UnknownVoiceError(LookupError):
@@ -41,20 +31,20 @@ class VoiceBank:
     Args:
         bundled: the checkpoint's archive, or the folder unpacked from it.
         own: folder of more voices, which go before the bundled ones; None: none.
-        dim: width of the model they are for.
+        sizes: of the model they are for.
 
     Raises:
         CheckpointError: one of them cannot be used; names it.
     """
 
-    def __init__(self, bundled: Path, own: Path | None, *, dim: int) -> None:
+    def __init__(self, bundled: Path, own: Path | None, *, sizes: LmSizes) -> None:
         if own is not None and not own.is_dir():
             raise CheckpointError(f"there is no folder of voices {str(own)!r}")
         sources = [_archived(bundled) if bundled.is_file() else _in_folder(bundled)]
         if own is not None:
             sources.append(_in_folder(own))
         self._voices = {
-            file.stem: _voice(file, data, dim) for source in sources for file, data in source
+            file.stem: _voice(file, data, sizes) for source in sources for file, data in source
         }
 
     @property
@@ -103,19 +93,10 @@ def _archived(archive: Path) -> _Files:
         raise CheckpointError(f"{archive.name} cannot be read: {error}") from error
 
 
-def _voice(file: PurePath, data: bytes, dim: int) -> Voice | PcmChunk:
+def _voice(file: PurePath, data: bytes, sizes: LmSizes) -> Voice | PcmChunk:
     if file.suffix == ".pt":
-        return check_voice(_replay(data, file.stem), dim, file.stem)
+        return read_replay(data, sizes, file.stem)
     try:
         return voice_clip(data)
     except VoiceClipError as error:
         raise CheckpointError(f"{file.name} cannot be a voice: {error}") from error
-
-
-def _replay(data: bytes, name: str) -> ReplayVoice:
-    try:
-        found: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        embeddings, cache = found["embeddings"], found["cache"]
-        return ReplayVoice(embeddings.flatten(1), cache.reshape(17, -1))
-    except _DAMAGED as error:
-        raise CheckpointError(f"the voice {name!r} is damaged: {error}") from error

@@ -52,7 +52,7 @@ def damaged_tensors(header: Header, device: torch.device) -> Iterator[tuple[str,
     try:
         with safe_open(header.path, framework="pt", device=str(device)) as file:
             for name in header.tensors:
-                problem = check_tensor(file.get_tensor(name))
+                problem = check_tensor(name, file.get_tensor(name))
                 if problem is not None:
                     yield name, problem
     except SafetensorError as error:
@@ -64,7 +64,7 @@ def _tensor(file: object, path: Path, name: str, rows: int | None) -> torch.Tens
         tensor: torch.Tensor = file.get_tensor(name)  # type: ignore[attr-defined]
     else:
         tensor = file.get_slice(name)[:rows]  # type: ignore[attr-defined]
-    problem = check_tensor(tensor)
+    problem = check_tensor(name, tensor)
     if problem is not None:
         raise CheckpointError(
             f"{path.name}: the tensor {name!r} {problem}", hint="fetch the file again"
@@ -72,10 +72,10 @@ def _tensor(file: object, path: Path, name: str, rows: int | None) -> torch.Tens
     return tensor
 
 
-def check_tensor(tensor: torch.Tensor) -> str | None:
+def check_tensor(name: str, tensor: torch.Tensor) -> str | None:
     """What is wrong with the values of a tensor; None: nothing.
 
-    A bias may well be zero; a matrix that is was never filled.
+    A bias may well be zero; anything else that is was never filled.
     """
     if not tensor.is_floating_point():
         return None
@@ -83,6 +83,6 @@ def check_tensor(tensor: torch.Tensor) -> str | None:
     total = torch.linalg.vector_norm(tensor, ord=1, dtype=torch.float32)
     if not bool(torch.isfinite(total)) and not bool(torch.isfinite(tensor).all()):
         return "holds values that are no finite numbers"
-    if tensor.dim() > 1 and float(total) == 0.0:
+    if not name.endswith("bias") and float(total) == 0.0:
         return "is all zeros"
     return None

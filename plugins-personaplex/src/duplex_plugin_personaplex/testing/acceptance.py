@@ -199,7 +199,7 @@ def compare_with_reference(
     """Let both say greedily what they say to the same sound."""
     plan = plan_load(files, device=device, dtype=weights_dtype(dtype, device), slots=1)
     model = load_model(plan, lambda fraction, text: None)
-    voice = VoiceBank(files.voices, None, dim=model.sizes.dim).find(VOICE)
+    voice = VoiceBank(files.voices, None, sizes=model.sizes).find(VOICE)
     assert isinstance(voice, ReplayVoice)
     role = TextTokens(files.text, model.sizes.text_card).role(ROLE)
     heard = _heard(model, device, frames)
