@@ -73,11 +73,12 @@ def test_results_pile_up_only_so_far() -> None:
     assert ledger.unread == ("call_0", "call_1")
     ledger.mark_read("call_0")
     assert ledger.accept_result("call_2").status == "completed"
-    ledger.mark_read()
+    for call_id in ledger.unread:
+        ledger.mark_read(call_id)
     assert not ledger.unread
 
 
-def test_settled_calls_are_forgotten_and_open_ones_are_not() -> None:
+def test_settled_calls_are_forgotten_before_open_ones() -> None:
     ledger = ToolLedger(max_unread=100, retained=2)
     ledger.open_call("call_open", "clock", "{}", epoch=0)
     for n in range(5):
@@ -86,3 +87,14 @@ def test_settled_calls_are_forgotten_and_open_ones_are_not() -> None:
     assert len(ledger) == 3
     assert ledger.get("call_open") is not None
     assert refused(ledger, "call_0").detail == "unknown_function_call"
+
+
+def test_of_too_many_open_calls_the_oldest_are_given_up() -> None:
+    ledger = ToolLedger(retained=2)
+    for n in range(10):
+        ledger.open_call(f"call_{n}", "clock", "{}", epoch=0)
+    assert len(ledger) == 4
+    assert refused(ledger, "call_7").detail == "late_function_call_output"
+    assert refused(ledger, "call_0").detail == "unknown_function_call"
+    assert ledger.accept_result("call_8").status == "completed"
+    assert ledger.accept_result("call_9").status == "completed"

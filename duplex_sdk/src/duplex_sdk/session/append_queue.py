@@ -50,6 +50,7 @@ class Append:
         conversation: what it is to be answered from; None: the session's own.
         beside: the response outside the conversation that it is for; it has a request of its own.
         continuation: nobody said it: it only keeps the model going.
+        reads: calls of functions whose results the model gets with it.
         queued_at: since when it waits for the stage, seconds.
         given_up: it is too late to be submitted; its bytes go when its turn comes, since units
             leave the buffer in their order.
@@ -66,11 +67,17 @@ class Append:
     conversation: tuple[Mapping[str, Any], ...] | None = None
     beside: Response | None = None
     continuation: bool = False
+    reads: tuple[str, ...] = ()
     queued_at: float = 0.0
     given_up: bool = False
     op: int = 0
     numbers: AppendReservation | None = None
     context: DuplexStageRequestContext | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether it makes a model that takes turns read the whole conversation."""
+        return self.answers or (self.piece.final and self.piece.respond)
 
     @property
     def of_open_turn(self) -> bool:
@@ -188,6 +195,8 @@ class AppendQueue:
         contexts = self.contexts
         append.context = context = contexts.current() if beside is None else contexts.apart(beside)
         append.numbers = state.sequence.prepare(context.fence)
+        if beside is None and (state.native or append.asks):
+            append.reads = state.tools.unread
         append.op = state.next_op()
         self._current = append
         state.lease.begin_operation(f"append-{append.op}")

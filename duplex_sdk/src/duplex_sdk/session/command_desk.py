@@ -43,6 +43,19 @@ __all__ = ["CommandDesk"]
 RESERVED_PLACES = 64
 """Places in the line that appends may not take: a flood of audio must not shut commands out."""
 
+PASSING = frozenset(
+    {
+        CancelResponse,
+        ClearOutputAudio,
+        CancelInput,
+        BargeIn,
+        AckPlayback,
+        Heartbeat,
+        CloseSession,
+    }
+)
+"""Commands that never wait and so need no place: a full line must not keep a session going."""
+
 SIGNALLED_STATES = {
     "user_started": TurnState.USER_SPEAKING,
     "user_committed": TurnState.USER_COMMITTED,
@@ -89,6 +102,8 @@ class CommandDesk:
         return None
 
     def _no_place(self, command: RealtimeCommand) -> bool:
+        if type(command) in PASSING:
+            return False
         limit = self._state.limits.max_pending_commands_per_session
         if isinstance(command, AppendAudio):
             limit -= RESERVED_PLACES

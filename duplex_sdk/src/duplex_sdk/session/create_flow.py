@@ -116,7 +116,6 @@ class CreateFlow:
         elif turn.heard_unanswered or self._answers_conversation():
             turn.heard_unanswered = False
             self._responses.open(options, bound=True)
-            state.tools.mark_read()
             self._appends.push(
                 Append(AppendPiece(kind="conversation", final=True), state.epoch, answers=True)
             )

@@ -161,6 +161,8 @@ class Flows:
             self.beside.settled(append.beside)
             return
         self.continuations.accepted(append)
+        for call_id in append.reads:
+            state.tools.mark_read(call_id)
         state.told_to_listen = append.piece.force_listen
         if append.of_open_turn and state.auto_responds:
             # It was tried again out of the buffer: nothing of the turn is missing.

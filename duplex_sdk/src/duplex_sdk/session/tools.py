@@ -33,11 +33,13 @@ class ToolLedger:
 
     Args:
         max_unread: results that may wait for a model to take them.
-        retained: settled calls that are remembered, to tell a second result from an unknown one.
+        retained: settled calls that are remembered, to tell a second result from an unknown one;
+            and open ones, of which the oldest is given up when more than these wait for a result.
     """
 
     def __init__(self, *, max_unread: int = 16, retained: int = 256) -> None:
         self._calls: dict[str, ToolCall] = {}
+        self._open: dict[str, None] = {}
         self._settled: dict[str, None] = {}
         self._unread: dict[str, None] = {}
         self._max_unread = max_unread
@@ -68,6 +70,9 @@ class ToolLedger:
             raise RefusalError("duplicate_function_call", f"call {call_id!r} was made before")
         call = ToolCall(call_id, name, arguments, epoch)
         self._calls[call_id] = call
+        self._open[call_id] = None
+        if len(self._open) > self._retained:
+            self.cancel_call(next(iter(self._open)))
         return call
 
     def check_result(self, call_id: str) -> ToolCall:
@@ -107,15 +112,12 @@ class ToolLedger:
         self._unread[call_id] = None
         return self._settle(call, "completed")
 
-    def mark_read(self, call_id: str | None = None) -> None:
-        """A model took this result, or all of them."""
-        if call_id is None:
-            self._unread.clear()
-        else:
-            self._unread.pop(call_id, None)
+    def mark_read(self, call_id: str) -> None:
+        """A model took this result."""
+        self._unread.pop(call_id, None)
 
     def cancel_call(self, call_id: str) -> bool:
-        """The call's item was deleted: no result is wanted any more.
+        """No result is wanted any more: the call's item was deleted, or it waited too long.
 
         Returns:
             Whether it was open.
@@ -129,6 +131,7 @@ class ToolLedger:
     def _settle(self, call: ToolCall, status: ToolStatus) -> ToolCall:
         settled = replace(call, status=status)
         self._calls[call.call_id] = settled
+        self._open.pop(call.call_id, None)
         self._settled[call.call_id] = None
         while len(self._settled) > self._retained:
             oldest = next(iter(self._settled))
