@@ -8,7 +8,7 @@ from typing import Any
 
 from .model import StageLoadError, StageModel
 
-__all__ = ["load_model_class"]
+__all__ = ["load_model_class", "make_model"]
 
 
 # Stages load at once, each in its thread. Two threads that enter a library's circle of imports at
@@ -39,8 +39,25 @@ def load_model_class(path: str) -> type[StageModel[Any]]:
         ) from error
     except AttributeError as error:
         raise StageLoadError(f"module {module_name} has no {class_name}") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may exit, or panic
         raise StageLoadError(f"stage model {path!r} fails when imported: {error!r}") from error
     if not isinstance(found, type) or not issubclass(found, StageModel):
         raise StageLoadError(f"{path!r} is no StageModel", "subclass duplex_sdk.stage.StageModel")
     return found
+
+
+def make_model(path: str) -> StageModel[Any]:
+    """A stage's model, not loaded yet.
+
+    Raises:
+        StageLoadError: its class cannot be imported, or it cannot be made.
+    """
+    kind = load_model_class(path)
+    try:
+        return kind()
+    except (StageLoadError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # it may exit, or panic
+        raise StageLoadError(f"{kind.__name__} cannot be made: {error!r}") from error

@@ -11,7 +11,7 @@ from typing import Any
 from duplex_sdk.stage import LoadContext, StageModel, StageSession, UnitRequest
 from duplex_sdk.stage.device import free_memory_or_raise
 from duplex_sdk.stage.host import StageHost
-from duplex_sdk.stage.model_class import load_model_class
+from duplex_sdk.stage.model_class import make_model
 
 from .replica import ReplicaSink, StageReplica
 
@@ -44,12 +44,11 @@ class HostSettings:
         """A host around a fresh model.
 
         Raises:
-            StageLoadError: it does not fit into memory, or its class cannot be imported.
+            StageLoadError: it does not fit into memory, or it cannot be made.
         """
         free_memory_or_raise(self.context.device, self.memory_bytes)
-        make = load_model_class(self.model) if isinstance(self.model, str) else self.model
         return StageHost(
-            make(),
+            make_model(self.model) if isinstance(self.model, str) else self.model(),
             clock=self.clock,
             output_rate=self.output_rate,
             max_batch=self.context.max_batch,

@@ -111,7 +111,7 @@ class ThreadReplica(InlineReplica):
 
     def _load(self, loaded: asyncio.Future[StageInfo], progress: Progress) -> StageHost | None:
         def forward(fraction: float, text: str) -> None:
-            self._on_loop(progress, fraction, text)
+            self._on_loop(progress, float(fraction), str(text))
 
         try:
             host = self._settings.make_host()
@@ -119,7 +119,7 @@ class ThreadReplica(InlineReplica):
         except StageLoadError as error:
             self._on_loop(_settle, loaded, None, error)
             return None
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # whatever it was, somebody waits for its outcome
             failure = StageLoadError(f"{self._name} did not load: {error!r}")
             failure.__cause__ = error
             self._on_loop(_settle, loaded, None, failure)
@@ -135,7 +135,7 @@ class ThreadReplica(InlineReplica):
                 self._wakeup.clear()
                 self._drain(host)
                 self._hand_over(host.step())
-        except Exception as error:
+        except BaseException as error:  # whatever it was, nobody steps any more
             logger.exception("%s ended", self._name)
             self._on_loop(self._die, f"the step thread ended: {error!r}")
         self._drain(host)

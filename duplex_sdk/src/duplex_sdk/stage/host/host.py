@@ -18,11 +18,12 @@ from duplex_sdk.stage.types import (
 )
 
 from .hosted_session import HostedSession, QueuedUnit
+from .loaded_info import checked_info
 from .output_check import OutputCheck
 from .prefill import PrefillQueue
 from .result import HostResult, StepReport
 from .schedule import Schedule
-from .stepper import BatchLostError, Stepper, describe
+from .stepper import BatchLostError, PanicError, Stepper, describe
 from .unit_host import UnitHost
 
 __all__ = ["StageHost"]
@@ -101,13 +102,11 @@ class StageHost(UnitHost):
             raise StageLoadError(f"{kind.__name__} writes neither step_unit nor step")
         try:
             info = self._model.load(context)
-        except StageLoadError:
+        except (StageLoadError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # see ``_call``
             raise StageLoadError(f"{kind.__name__} did not load: {describe(error)}") from error
-        if not isinstance(info, StageInfo):
-            raise StageLoadError(f"{kind.__name__}.load returned no StageInfo but {info!r}")
-        return info
+        return checked_info(info, kind.__name__)
 
     def open(self, session: StageSession) -> None:
         """Make the state of a session; one that is open already is updated."""
@@ -353,5 +352,9 @@ class StageHost(UnitHost):
         self._busy_since = self._clock()
         try:
             return function(*arguments)
+        except (Exception, SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise PanicError(describe(error)) from error
         finally:
             self._busy_since = None

@@ -11,7 +11,7 @@ from duplex_sdk.stage.types import StageOutput, StageUnit
 
 from .output_check import OutputCheck, OutputFaultError
 
-__all__ = ["BatchLostError", "Stepper", "describe"]
+__all__ = ["BatchLostError", "PanicError", "Stepper", "describe"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +22,18 @@ class BatchLostError(Exception):
     """A batched step raised: nobody knows what became of the states of its sessions."""
 
 
+class PanicError(Exception):
+    """A model raised what is no ``Exception``: a failure of the model like any other.
+
+    A library written in Rust does when it panics, one that waits for asyncio when it is cancelled.
+    Only Ctrl-C stays what it is, where it can arrive.
+    """
+
+
 def describe(error: BaseException) -> str:
     """An exception in one line, for an error message."""
+    if isinstance(error, PanicError):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
@@ -60,7 +70,9 @@ class Stepper:
                 outputs.extend(self._check.examine(self._own(output, unit)))
         except OutputFaultError as fault:
             outputs.append(unit.failed(_UNIT_FAILED, f"the model's output was refused: {fault}"))
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # see ``PanicError``
             logger.exception("a model failed in step_unit")
             outputs.append(unit.failed(_UNIT_FAILED, describe(error)))
         return outputs
@@ -75,7 +87,9 @@ class Stepper:
             produced = list(_iterable(self._model.step(units, now)))
         except OutputFaultError as fault:
             return [unit.failed(_UNIT_FAILED, str(fault)) for unit in units]
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # see ``PanicError``
             logger.exception("a model failed in step; the sessions of the batch end")
             raise BatchLostError(describe(error)) from error
         return self._sorted_out(units, produced)

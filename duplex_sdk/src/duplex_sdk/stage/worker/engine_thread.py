@@ -88,7 +88,7 @@ class EngineThread(HostThread):
         except LinkLostError:
             # The main thread sees the same and ends the process.
             logger.debug("the engine is gone")
-        except Exception:
+        except BaseException:  # whatever it was, nobody serves any more
             logger.exception("the vllm thread broke down")
             self._on_broken()
 
@@ -97,7 +97,10 @@ class EngineThread(HostThread):
             engine, info = self._loaded()
         except LinkLostError:
             raise
-        except Exception as error:  # whatever vLLM raises: the start fails, and says why
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # whatever vLLM does: the start fails, and says why
             trace = "".join(traceback.format_exception(error))
             if not isinstance(error, StageLoadError):
                 error = StageLoadError(f"vLLM did not start: {error}")

@@ -7,6 +7,7 @@ import logging
 import secrets
 import socket
 import threading
+import time
 from typing import Final
 
 from .address import send_at_once
@@ -27,7 +28,6 @@ __all__ = ["WorkerListener"]
 
 logger = logging.getLogger(__name__)
 
-_PROOF_TIMEOUT_S: Final = 5.0
 _MOST_UNPROVEN: Final = 16
 _BACKLOG: Final = 16
 _PAUSE_S: Final = 0.1
@@ -41,7 +41,13 @@ class WorkerListener:
     """
 
     def __init__(
-        self, listening: socket.socket, secret: str, *, max_workers: int, log_level: str = "info"
+        self,
+        listening: socket.socket,
+        secret: str,
+        *,
+        max_workers: int,
+        log_level: str = "info",
+        proof_timeout_s: float = 5.0,
     ) -> None:
         """Make a listener for a bound socket, which belongs to it from now on.
 
@@ -50,6 +56,7 @@ class WorkerListener:
             secret: what the engines know.
             max_workers: how many there may be at once.
             log_level: how much workers tell their engines.
+            proof_timeout_s: how long a caller may take, all in all, to prove that it knows it.
 
         Raises:
             ValueError: the secret is too short to withstand guessing.
@@ -60,6 +67,7 @@ class WorkerListener:
         self._secret = secret
         self._max_workers = max_workers
         self._log_level = log_level
+        self._proof_timeout_s = proof_timeout_s
         self._lock = threading.Lock()
         self._workers: set[SpawnedWorker] = set()
         self._gone = threading.Condition(self._lock)
@@ -119,10 +127,11 @@ class WorkerListener:
 
     def _proven(self, stream: socket.socket) -> Proofs | None:
         """What belongs to this connection; None: the caller could not prove anything."""
-        stream.settimeout(_PROOF_TIMEOUT_S)
+        deadline = time.monotonic() + self._proof_timeout_s
+        stream.settimeout(self._proof_timeout_s)
         nonce = secrets.token_bytes(NONCE_BYTES)
         stream.sendall(GREETING + nonce)
-        answer = _exactly(stream, NONCE_BYTES + PROOF_BYTES)
+        answer = _exactly(stream, NONCE_BYTES + PROOF_BYTES, deadline)
         proofs = proofs_of(self._secret, nonce, answer[:NONCE_BYTES])
         return proofs if same_proof(answer[NONCE_BYTES:], proofs.engine) else None
 
@@ -169,9 +178,14 @@ class WorkerListener:
             self._gone.notify_all()
 
 
-def _exactly(stream: socket.socket, count: int) -> bytes:
+def _exactly(stream: socket.socket, count: int, deadline: float) -> bytes:
+    """So many bytes, all of them in time: who sends one now and then keeps a place from others."""
     received = bytearray()
     while len(received) < count:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("it proved nothing in time")
+        stream.settimeout(left)
         piece = stream.recv(count - len(received))
         if not piece:
             raise ConnectionError("it left before it had proven anything")

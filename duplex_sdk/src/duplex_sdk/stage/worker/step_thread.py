@@ -13,7 +13,7 @@ from collections.abc import Callable
 from duplex_sdk.stage.device import free_memory_or_raise, resolve_device
 from duplex_sdk.stage.host import StageHost, UnitHost
 from duplex_sdk.stage.model import LoadContext, StageInfo, StageLoadError
-from duplex_sdk.stage.model_class import load_model_class
+from duplex_sdk.stage.model_class import make_model
 
 from .engine_link import EngineLink, LinkLostError
 from .host_thread import HostThread
@@ -78,7 +78,7 @@ class StepThread(HostThread):
         except LinkLostError:
             # The main thread sees the same and ends the process.
             logger.debug("the engine is gone")
-        except Exception:
+        except BaseException:  # whatever it was, nobody steps any more
             logger.exception("the step thread broke down")
             self._on_broken()
 
@@ -101,7 +101,7 @@ class StepThread(HostThread):
     def _make_host(self) -> StageHost:
         load = self._load
         return StageHost(
-            load_model_class(load.model or "")(),
+            make_model(load.model or ""),
             clock=time.monotonic,
             output_rate=load.output_rate,
             max_batch=load.max_batch,
