@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from duplex_sdk.cli.app import build_app
 from duplex_sdk.discovery import examine, find
 from duplex_sdk.errors import DuplexError
 
@@ -232,8 +233,61 @@ def test_a_damaged_distribution_hides_no_other(site: Any, damage: str) -> None:
             "@hookimpl\ndef duplex_register_commands(app): raise RuntimeError('not today')",
             "not today",
         ),
+        (
+            "from duplex_sdk.discovery import hookimpl\n"
+            "@hookimpl\nasync def duplex_register_commands(app): ...",
+            "duplex_register_commands is an `async def`",
+        ),
+        (
+            "from duplex_sdk.discovery import hookimpl\n"
+            "@hookimpl\ndef duplex_register_commands(app):\n"
+            "    @app.command()\n"
+            "    def plugins(): print('stolen')\n"
+            "    @app.command()\n"
+            "    def greet(): print('stolen')\n",
+            "its command 'plugins' is one of duplex itself already",
+        ),
+        (
+            "from duplex_sdk.discovery import hookimpl\n"
+            "@hookimpl\ndef duplex_register_commands(app):\n"
+            "    @app.command()\n"
+            "    def serve(): print('stolen')\n",
+            "its command 'serve' is one of duplex-server:server already",
+        ),
+        (
+            "from duplex_sdk.discovery import hookimpl\n"
+            "@hookimpl\ndef duplex_register_commands(app):\n"
+            "    @app.callback()\n"
+            "    def root(): raise SystemExit(9)\n",
+            "it changes what is not its own",
+        ),
+        (
+            "from duplex_sdk.discovery import hookimpl\n"
+            "@hookimpl\ndef duplex_register_commands(app):\n"
+            "    app.registered_commands.clear()\n",
+            "it changes what is not its own",
+        ),
+        (
+            "from duplex_sdk.discovery import hookimpl\n"
+            "@hookimpl\ndef duplex_register_commands(app):\n"
+            "    @app.command()\n"
+            "    def odd(number: int | str): ...\n",
+            "Union types",
+        ),
     ],
-    ids=["import", "exit", "misspelt", "argument", "call"],
+    ids=[
+        "import",
+        "exit",
+        "misspelt",
+        "argument",
+        "call",
+        "coroutine",
+        "our command",
+        "the server's command",
+        "our options",
+        "clears",
+        "no command",
+    ],
 )
 def test_a_broken_hook_package_takes_no_command_away(site: Any, source: str, reason: str) -> None:
     site.hook("broken", source)
@@ -252,6 +306,25 @@ def test_a_broken_hook_package_takes_no_command_away(site: Any, source: str, rea
     assert "duplex-hook-broken" in done.stderr
     assert reason in done.stderr
     assert site.duplex("plugins", "list").stderr == ""
+
+
+HOOK = "from duplex_sdk.discovery import hookimpl\n@hookimpl\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import time; time.sleep(60)", HOOK + "def duplex_register_commands(app):\n    " + HANGING],
+    ids=["import", "call"],
+)
+def test_a_hook_package_that_hangs_is_left_out(
+    on_path: Any, source: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("duplex_sdk.discovery.hooks.HOOK_LIMIT_S", 1.0)
+    on_path().hook("hangs", source)
+    app = build_app(["serve"])
+    names = {command.name for command in app.registered_commands}
+    assert {"serve", "simulate"} <= names
+    assert "adds no commands: TimeoutError: it takes more than 1 s" in capsys.readouterr().err
 
 
 def _healthy_source(name: str) -> str:

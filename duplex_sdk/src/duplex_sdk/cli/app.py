@@ -83,11 +83,13 @@ def _add_client_commands(app: typer.Typer) -> None:
 
 def _add_commands_of_packages(app: typer.Typer) -> None:
     from duplex_sdk.discovery import load_hooks
+    from duplex_sdk.discovery.hooks import HOOK_LIMIT_S
+
+    from .package_commands import add_commands_of_packages
 
     loaded = load_hooks()
     left_out = [(failure.distribution, failure.reason) for failure in loaded.failures]
-    answers = loaded.ask("duplex_register_commands", app=app)
-    left_out += [(answer.package, answer.failure) for answer in answers if answer.failure]
+    left_out += add_commands_of_packages(app, loaded, HOOK_LIMIT_S)
     left_out += [(problem.distribution, problem.reason) for problem in loaded.problems]
     for distribution, reason in left_out:
         print_warning(f"{distribution} adds no commands: {reason} (see: duplex plugins doctor)")

@@ -64,10 +64,13 @@ def _offered(hook: str, name: str, otherwise: str) -> Any:
     from duplex_sdk.discovery.registry import require_known
 
     require_known(name)
-    found = getattr(load_hooks().manager.hook, hook)(name=name)
-    if found is None:
-        raise DuplexError(f"the plugin '{name}' {otherwise}")
-    return found
+    failures = []
+    for answer in load_hooks().ask(hook, name=name):
+        if answer.value is not None:
+            return answer.value
+        if answer.failure is not None:
+            failures.append(f"{answer.package} failed of {hook}: {answer.failure}")
+    raise DuplexError("; ".join([f"the plugin '{name}' {otherwise}", *failures]))
 
 
 def _pairs(settings: Sequence[str]) -> dict[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from .dependencies import check_dependencies
@@ -17,6 +19,12 @@ from .report import Check, Report
 __all__ = ["PROBE_TIMEOUT_S", "examine", "examine_hooks"]
 
 PROBE_TIMEOUT_S = 15.0
+
+START_S = 60.0
+"""How long an interpreter may take to begin, on a machine that has much else to do."""
+
+# Fifty interpreters at once would be in each other's way.
+_AT_ONCE = max(4, os.cpu_count() or 1)
 
 
 def examine(
@@ -31,13 +39,15 @@ def examine(
     """
     found, problems = entries(PLUGINS_GROUP)
     chosen = [entry for entry in found if name in (None, entry.name)]
-    # Started together: one that hangs must not make the others wait.
-    probes = {entry.name: _start(entry.name) for entry in chosen if trouble(entry, found) is None}
+    sound = [entry for entry in chosen if trouble(entry, found) is None]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        names = [entry.name for entry in sound]
+        tried = dict(zip(names, pool.map(lambda name: _tried(name, timeout_s), names), strict=True))
     reports = []
     for entry in chosen:
         wrong = trouble(entry, found)
         if wrong is None:
-            checks = _import_checks(entry, probes[entry.name], timeout_s, here=here)
+            checks = _import_checks(entry, tried[entry.name], here=here)
         else:
             checks = [Check("entry point", False, wrong, _repair(entry))]
         checks.append(check_dependencies(entry.requires))
@@ -64,35 +74,37 @@ def examine_hooks(loaded: LoadedHooks | None = None) -> Report:
     return Report("hooks", tuple(checks))
 
 
-def _start(name: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "duplex_sdk.discovery.probe", name],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-    )
+def _tried(name: str, timeout_s: float) -> dict[str, Any] | str:
+    """What the probe of a plugin answers, or how it ended without an answer."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "duplex_sdk.discovery.probe", name, str(timeout_s)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            # It gives up by itself, unless what hangs lets no other thread run.
+            timeout=timeout_s + START_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"its descriptor takes more than {timeout_s:g} s to import"
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return f"the interpreter ended with {done.returncode}: {_last_line(done.stderr)}"
+    return answer
 
 
 def _import_checks(
-    entry: InstalledEntry, process: subprocess.Popen[str], timeout_s: float, *, here: bool
+    entry: InstalledEntry, answer: dict[str, Any] | str, *, here: bool
 ) -> list[Check]:
-    with process:
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            detail = f"its descriptor takes more than {timeout_s:g} s to import"
-            return [Check("import", False, detail, _repair(entry))]
-    try:
-        answer: dict[str, Any] = json.loads(out)
-    except ValueError:
-        detail = f"the interpreter ended with {process.returncode}: {_last_line(err)}"
-        return [Check("import", False, detail, _repair(entry))]
+    if isinstance(answer, str):
+        return [Check("import", False, answer, _repair(entry))]
     if answer["error"] is not None:
-        return [Check(answer["kind"], False, answer["error"], answer["hint"])]
+        hint = answer["hint"] or _repair(entry)
+        return [Check(answer["kind"], False, answer["error"], hint)]
     needed = answer["spec"]["memory_bytes"]
     quiet = [_printed(answer["printed"])] if answer["printed"] else []
     return [*_checks(answer), *quiet, *([check_memory(needed)] if here and needed else [])]

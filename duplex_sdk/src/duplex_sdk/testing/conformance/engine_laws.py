@@ -93,10 +93,10 @@ Told = tuple[str, bool, list[str]]
 
 def _harness() -> Any:
     """What the server lends by the hook ``duplex_test_harness``."""
-    harness = load_hooks().manager.hook.duplex_test_harness()
-    if harness is None:
-        does_not_apply("duplex-server is not installed, so nothing can serve the plugin")
-    return harness
+    for answer in load_hooks().ask("duplex_test_harness"):
+        if answer.value is not None:
+            return answer.value
+    does_not_apply("duplex-server is not installed, so nothing can serve the plugin")
 
 
 def _with_both(subject: Subject, talk: Talk[T]) -> dict[str, T]:
