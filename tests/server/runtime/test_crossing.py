@@ -89,6 +89,17 @@ async def test_closed_crossing_says_that_it_takes_nothing() -> None:
     assert seen == []
 
 
+async def test_crossing_takes_no_more_than_its_limit_until_some_arrived() -> None:
+    seen: list[int] = []
+    crossing: Crossing[int] = Crossing(asyncio.get_running_loop(), seen.append, limit=2)
+    assert [crossing.put(number) for number in range(3)] == [True, True, False]
+    assert not crossing.closed
+    await asyncio.sleep(0)
+    assert crossing.put(3)
+    await asyncio.sleep(0)
+    assert seen == [0, 1, 3]
+
+
 def test_crossing_to_a_loop_that_is_gone_takes_nothing() -> None:
     loop = asyncio.new_event_loop()
     loop.close()

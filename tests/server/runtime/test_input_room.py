@@ -28,10 +28,21 @@ def test_more_than_the_limit_never_fits(room: InputRoom) -> None:
 
 
 def test_what_is_on_the_way_counts(room: InputRoom) -> None:
-    room.sent(700)
+    assert room.send(700)
     assert room.room(400) is Room.LATER
     room.taken(700)
     assert room.room(400) is Room.NOW
+
+
+def test_no_more_commands_may_be_on_the_way_than_may_wait() -> None:
+    room = InputRoom(RoomLimits(input_bytes=1000, commands=2, turns=2))
+    assert [room.send(1), room.send(1), room.send(1)] == [True, True, False]
+    assert (room.on_the_way, room.pending_bytes) == (2, 2)
+    room.unsend(1)
+    assert (room.on_the_way, room.pending_bytes) == (1, 1)
+    assert room.send(1)
+    room.taken(1)
+    assert room.send(1)
 
 
 def test_held_input_is_not_worth_waiting_for(room: InputRoom) -> None:

@@ -82,9 +82,6 @@ class EngineStub:
         for session in list(self.sessions.values()):
             await session.close(reason)
 
-    def submit_command(self, *_: object) -> None:
-        raise AssertionError("the stub's sessions take commands themselves")
-
 
 class SessionStub:
     """A session that answers nothing by itself but its end."""

@@ -150,12 +150,11 @@ class OmniEngineBase(ABC):
             EngineBusyError: the engine is too far behind.
         """
         crossing = self._crossing
-        if crossing is None or self._death is not None:
-            raise EngineDeadError(self._death or "the engine is not running")
-        if len(crossing) >= QUEUE_LIMIT:
+        if crossing is not None and crossing.put(message):
+            return
+        if crossing is not None and not crossing.closed:
             raise EngineBusyError("the engine does not keep up")
-        if not crossing.put(message):
-            raise EngineDeadError(self._death or "the engine is not running")
+        raise EngineDeadError(self._death or "the engine is not running")
 
     # Seams
 
@@ -204,7 +203,7 @@ class OmniEngineBase(ABC):
             orchestrator = self._create_orchestrator(self._pools)
             for pool in self._pools:
                 pool.listener = orchestrator
-            self._crossing = Crossing(loop, orchestrator.dispatch)
+            self._crossing = Crossing(loop, orchestrator.dispatch, limit=QUEUE_LIMIT)
             self._ready.set_result(None)
             await orchestrator.run(self._stop)
         finally:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from duplex_sdk.discovery import find, load_plugin
 from duplex_sdk.plugin import DuplexSessionConfig, DuplexSessionRuntimeConfig, plugin_pipeline
-from duplex_sdk.protocol.duplex import AppendAudio, SessionClosed
+from duplex_sdk.protocol.duplex import SessionClosed
 
 from duplex_server.engine.duplex_omni_engine import DuplexOmniEngine
 from duplex_server.runtime.control import (
     CloseSessionMessage,
-    CommandMessage,
     OpenSessionMessage,
     ResumeSessionMessage,
     TouchSessionMessage,
@@ -32,7 +31,6 @@ from .session_handle import DuplexSessionHandle
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexCapabilities, DuplexModelPlugin, PluginSpec
-    from duplex_sdk.protocol.duplex import RealtimeCommand
     from duplex_sdk.session.ids import IdSource
     from duplex_sdk.stage import Json
 
@@ -308,24 +306,9 @@ class DuplexOmni(AsyncOmni):
             if isinstance(result, Exception):
                 logger.warning("closing session %s failed: %s", session_id, result)
 
-    def submit_command(
-        self, handle: DuplexSessionHandle, command: RealtimeCommand, *, lenient: bool
-    ) -> None:
-        """Send a command one way; ``DuplexSessionHandle.submit`` is the way to do it.
-
-        Raises:
-            DuplexSessionError: ``engine_dead`` or ``engine_backpressure`` (retryable).
-        """
-        size = 0
-        if isinstance(command, AppendAudio):
-            size = len(command.audio)
-            if command.video_frames:
-                size += sum(len(frame) for frame in command.video_frames)
-        room = handle.link.room
-        if room.on_the_way >= self.runtime_config.max_pending_commands_per_session:
-            raise DuplexSessionError("engine_backpressure", "the engine does not keep up", True)
-        self.engine.submit(CommandMessage(handle.session_id, command, lenient, size))
-        room.sent(size)
+    def forget_session(self, session_id: str) -> None:
+        """Its handle has nothing more to come; on whatever thread."""
+        self._handles.pop(session_id, None)
 
     # Parts
 
@@ -337,7 +320,6 @@ class DuplexOmni(AsyncOmni):
         )
         self._handles[session_id] = handle
         link.room.on_ask(lambda: self.engine.ask_for_room(session_id))
-        link.output.on_closed(lambda: self._handles.pop(session_id, None))
         return handle
 
     def _known(self, session_id: str) -> DuplexSessionHandle:

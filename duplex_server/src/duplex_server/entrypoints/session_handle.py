@@ -7,8 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self
 
-from duplex_sdk.protocol.duplex import SessionClosed, SessionCreated, SessionExpired, SessionUpdated
+from duplex_sdk.protocol.duplex import (
+    AppendAudio,
+    SessionClosed,
+    SessionCreated,
+    SessionExpired,
+    SessionUpdated,
+)
 
+from duplex_server.runtime.control import CommandMessage
 from duplex_server.runtime.errors import DuplexSessionError
 
 from .session_commands import SessionCommands
@@ -55,12 +62,13 @@ class DuplexSessionHandle(SessionCommands):
         self.close_reason: str | None = None
         self._omni: DuplexOmni | None = omni
         self._link = link
+        link.output.on_closed(self._let_go)
         self._stream: EventStream | None = None
 
     @property
     def closed(self) -> bool:
         """The session ended or the engine is gone; queued events can still be read."""
-        return self.close_reason is not None or self._link.output.closed
+        return self._omni is None
 
     def submit(self, command: RealtimeCommand, *, lenient: bool = False) -> None:
         """Hand a command to the session. Never waits; commands arrive in the order submitted.
@@ -75,9 +83,21 @@ class DuplexSessionHandle(SessionCommands):
                 when the engine does not keep up with this session's commands.
         """
         omni = self._omni
-        if omni is None or self.closed:
+        if omni is None:
             raise DuplexSessionError("session_closed", self.close_reason or "the session is closed")
-        omni.submit_command(self, command, lenient=lenient)
+        size = 0
+        if isinstance(command, AppendAudio):
+            size = len(command.audio)
+            if command.video_frames:
+                size += sum(len(frame) for frame in command.video_frames)
+        room = self._link.room
+        if not room.send(size):
+            raise DuplexSessionError("engine_backpressure", "the engine does not keep up", True)
+        try:
+            omni.engine.submit(CommandMessage(self.session_id, command, lenient, size))
+        except DuplexSessionError:
+            room.unsend(size)
+            raise
 
     async def wait_for_room(self, count: int = 0, *, turn: bool = False) -> bool:
         """Wait until an append of ``count`` bytes (after base64), or another command, fits.
@@ -133,8 +153,13 @@ class DuplexSessionHandle(SessionCommands):
         """The session is over: no command is taken any more, queued events stay readable."""
         if self.close_reason is None:
             self.close_reason = reason
-        self._omni = None
         self._link.close()
+
+    def _let_go(self) -> None:
+        """Nothing more comes of the session; called once, on whatever thread."""
+        omni, self._omni = self._omni, None
+        if omni is not None:
+            omni.forget_session(self.session_id)
 
     @property
     def link(self) -> SessionLink:

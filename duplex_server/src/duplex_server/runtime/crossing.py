@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -28,6 +29,7 @@ class Crossing(Generic[T]):
         loop: where ``deliver`` is called.
         deliver: takes one item. An exception is logged and ends nothing else.
         drained: called after each drain, on the loop.
+        limit: how many items may be on their way; None: any number.
     """
 
     def __init__(
@@ -35,10 +37,13 @@ class Crossing(Generic[T]):
         loop: asyncio.AbstractEventLoop,
         deliver: Callable[[T], None],
         drained: Callable[[], None] | None = None,
+        *,
+        limit: int | None = None,
     ) -> None:
         self._loop = loop
         self._deliver = deliver
         self._drained = drained
+        self._limit = math.inf if limit is None else limit
         self._items: deque[T] = deque()
         self._raised = False
         self._closed = False
@@ -52,8 +57,11 @@ class Crossing(Generic[T]):
         return self._closed
 
     def put(self, item: T) -> bool:
-        """Hand an item over, from any thread, without waiting. False: the other side is gone."""
-        if self._closed:
+        """Hand an item over, from any thread, without waiting.
+
+        False: it was not taken, since the other side is gone or has the limit before it.
+        """
+        if self._closed or len(self._items) >= self._limit:
             return False
         self._items.append(item)
         if not self._raised:

@@ -63,10 +63,21 @@ class InputRoom:
         self._lock = threading.Lock()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
-    def sent(self, count: int) -> None:
-        """Caller: a command with so many bytes of input is on its way to the engine."""
+    def send(self, count: int) -> bool:
+        """Caller: a command with so many bytes of input is about to go to the engine.
+
+        False: so many are on their way already that it must not go; nothing was counted.
+        """
+        if self._sent_commands - self._taken_commands >= self._limits.commands:
+            return False
         self._sent += count
         self._sent_commands += 1
+        return True
+
+    def unsend(self, count: int) -> None:
+        """Caller: the command counted last did not go."""
+        self._sent -= count
+        self._sent_commands -= 1
 
     def taken(self, count: int) -> None:
         """Engine: such a command arrived."""
