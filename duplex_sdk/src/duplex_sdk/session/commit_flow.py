@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,7 +25,7 @@ from .commit_policy import (
     is_short_overlap,
 )
 from .state import TurnState
-from .turn_input import RetainedPiece
+from .turn_input import MOST_RETAINED, RetainedPiece
 from .waiting_line import HeldStep
 
 if TYPE_CHECKING:
@@ -137,6 +138,10 @@ class CommitFlow:
                 "input_audio_buffer_commit_empty",
                 "nothing was appended since the last commit",
                 command=command,
+            )
+        elif len(turn.retained_items) >= MOST_RETAINED:
+            self._state.fail(
+                "input_backpressure", "too many turns wait for an answer", command=command
             )
         else:
             self._seal(asks, by_client=True)
@@ -302,7 +307,7 @@ class CommitFlow:
                     Append(piece, state.epoch, held=kept.held, turn_items=frozenset((item.id,)))
                 )
         elif pieces:
-            state.turn_input.retained.extend(pieces)
+            state.turn_input.retained.extend(replace(kept, item_id=item.id) for kept in pieces)
             state.turn_input.retained_items.append(item.id)
             if state.early_input and not self._floor.response_pending:
                 self._let_hear()
@@ -316,10 +321,10 @@ class CommitFlow:
         if self._state.early_input:
             for unit in self._buffer.drain():
                 unit.reservation.commit()
-                turn.retained.append(RetainedPiece(unit.piece, unit.held))
+                turn.retained.append(RetainedPiece(unit.piece, unit.held, item_id))
         kept = self._buffer.seal()
         if kept is not None:
-            turn.retained.append(kept)
+            turn.retained.append(replace(kept, item_id=item_id))
 
     def answer_retained(self, *, force_listen: bool = False) -> None:
         """Open the response for the committed input and give the input to the model."""
@@ -332,8 +337,10 @@ class CommitFlow:
 
     def _let_hear(self) -> None:
         """A committed turn that asks for no answer: the model has it in its ears anyway."""
+        turn = self._state.turn_input
+        items = tuple(turn.retained_items)
         self._submit_retained(respond=False)
-        self._state.turn_input.heard_unanswered = True
+        turn.heard(items)
 
     def _submit_retained(self, *, respond: bool, force_listen: bool = False) -> None:
         state = self._state
@@ -345,7 +352,7 @@ class CommitFlow:
         turn.retained_items.clear()
         turn.answer_deferred = False
         if respond:
-            turn.heard_unanswered = False
+            turn.heard_items.clear()
         if state.early_input:
             last = self._last_piece(pieces)
             for kept in pieces:

@@ -113,8 +113,8 @@ class CreateFlow:
         elif turn.retained_items:
             self._responses.open(options, bound=True)
             self._commits.submit_retained()
-        elif turn.heard_unanswered or self._answers_conversation():
-            turn.heard_unanswered = False
+        elif turn.heard_items or self._answers_conversation():
+            turn.heard_items.clear()
             self._responses.open(options, bound=True)
             self._appends.push(
                 Append(AppendPiece(kind="conversation", final=True), state.epoch, answers=True)

@@ -102,7 +102,13 @@ class Flows:
             self.continuations,
         )
         spoken = ItemAudioFlow(state, self.line, self.commits)
-        self.items = ItemFlow(state, tools, spoken, result_accepted=self._result_accepted)
+        self.items = ItemFlow(
+            state,
+            tools,
+            spoken,
+            result_accepted=self._result_accepted,
+            deleted=self.open_turn.forget_item,
+        )
         self.updates = UpdateFlow(state, buffer, self.line, self.intake)
 
     def _make_output(self, transcripts: Transcripts, tools: ToolFlow) -> None:

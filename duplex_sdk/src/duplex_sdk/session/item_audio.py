@@ -12,7 +12,7 @@ from duplex_sdk.protocol.duplex import AppendAudio, Item, RealtimeProtocolError
 
 from .inputs import Fault
 from .refusal import RefusalError
-from .turn_input import RetainedPiece
+from .turn_input import MOST_RETAINED, RetainedPiece
 from .waiting_line import HeldStep, PendingAppend
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ class ItemAudioFlow:
                 raise RealtimeProtocolError(fault.code, fault.message, param=fault.param)
             if made.item.id in state.items:
                 raise RealtimeProtocolError("bad_event", "this id is taken", param="item.id")
+            if len(state.turn_input.retained_items) >= MOST_RETAINED:
+                raise RealtimeProtocolError(
+                    "input_backpressure", "too many turns wait for an answer", param="item"
+                )
             after = store_images(made, command.previous_item_id)
         except (RealtimeProtocolError, RefusalError) as error:
             spoken.drop()

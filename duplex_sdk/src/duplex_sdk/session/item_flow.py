@@ -54,6 +54,7 @@ class ItemFlow:
         tools: calls that items may answer or remove.
         spoken: makes items of speech.
         result_accepted: told when the model has a result to go on with.
+        deleted: told of each item that was.
     """
 
     def __init__(
@@ -63,11 +64,13 @@ class ItemFlow:
         spoken: ItemAudioFlow,
         *,
         result_accepted: Callable[[], None],
+        deleted: Callable[[str], None],
     ) -> None:
         self._state = state
         self._tools = tools
         self._spoken = spoken
         self._result_accepted = result_accepted
+        self._deleted = deleted
 
     # create
 
@@ -191,6 +194,7 @@ class ItemFlow:
             return
         state.items.remove(item.id)
         self._tools.deleted(item)
+        self._deleted(item.id)
         deleted = state.history.delete(item.id)
         state.emit(
             ItemDeleted,

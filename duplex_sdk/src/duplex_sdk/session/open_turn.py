@@ -104,6 +104,17 @@ class OpenTurn:
         if heard:
             self._appends.push(Append(AppendPiece(kind="discard", respond=False), state.epoch))
 
+    def forget_item(self, item_id: str) -> None:
+        """A user item was deleted: what is kept of it goes, and the model forgets its beginning."""
+        turn = self._state.turn_input
+        waited = item_id in turn.retained_items
+        turn.forget_item(item_id)
+        if waited and turn.early and not (turn.retained_items or turn.has_audio):
+            turn.release_early()
+            self._appends.push(
+                Append(AppendPiece(kind="discard", respond=False), self._state.epoch)
+            )
+
     def drop_all(self) -> None:
         """Forget all input, also what a commit that still waits would have sealed."""
         turn = self._state.turn_input

@@ -6,11 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from duplex_sdk.plugin import AppendPiece
 
     from .reservations import Reservation
 
-__all__ = ["HeldSpeechStart", "RetainedPiece", "TurnInput"]
+__all__ = ["MOST_RETAINED", "HeldSpeechStart", "RetainedPiece", "TurnInput"]
+
+MOST_RETAINED = 1024
+"""User items that may wait for an answer: of a turn of one sample the bytes are the least."""
+
+_MOST_HEARD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +31,14 @@ class HeldSpeechStart:
 
 @dataclass(frozen=True, slots=True)
 class RetainedPiece:
-    """Committed input that waits for its answer, with the bytes it occupies."""
+    """Committed input that waits for its answer, with the bytes it occupies.
+
+    ``item_id``: the user item that it stands in; empty for a unit that no commit covers yet.
+    """
 
     piece: AppendPiece
     held: Reservation
+    item_id: str = ""
 
 
 @dataclass(slots=True)
@@ -50,7 +61,7 @@ class TurnInput:
         early: units the model has already heard and that no accepted commit covers yet.
         retained: committed input kept until it is answered.
         retained_items: the user items it stands in.
-        heard_unanswered: the model has heard a committed turn that asked for no answer.
+        heard_items: the last user items that the model has heard and was not asked to answer.
         answer_deferred: the retained input is to be answered when the response in progress ends.
     """
 
@@ -70,7 +81,7 @@ class TurnInput:
     early: list[RetainedPiece] = field(default_factory=list)
     retained: list[RetainedPiece] = field(default_factory=list)
     retained_items: list[str] = field(default_factory=list)
-    heard_unanswered: bool = False
+    heard_items: list[str] = field(default_factory=list)
     answer_deferred: bool = False
 
     @property
@@ -100,5 +111,23 @@ class TurnInput:
             kept.held.release()
         self.retained.clear()
         self.retained_items.clear()
-        self.heard_unanswered = False
+        self.heard_items.clear()
         self.answer_deferred = False
+
+    def heard(self, item_ids: Collection[str]) -> None:
+        """The model has heard these items, and nobody asked it for an answer."""
+        self.heard_items.extend(item_ids)
+        del self.heard_items[:-_MOST_HEARD]
+
+    def forget_item(self, item_id: str) -> None:
+        """A user item was deleted: what is kept of it is never answered."""
+        if item_id in self.heard_items:
+            self.heard_items.remove(item_id)
+        if item_id not in self.retained_items:
+            return
+        self.retained_items.remove(item_id)
+        for kept in self.retained:
+            if kept.item_id == item_id:
+                kept.held.release()
+        self.retained = [kept for kept in self.retained if kept.item_id != item_id]
+        self.answer_deferred = self.answer_deferred and bool(self.retained_items)
