@@ -59,7 +59,7 @@ class Environment:
             env=self.clean(),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -72,7 +72,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, ROOT / "scripts" / "distributions.py", folder],
         capture_output=True,
-        timeout=100,
+        timeout=240,
         check=True,
     )
     return folder

@@ -9,7 +9,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import pytest
 from duplex_plugin_local.recordings import two_cities
 from duplex_sdk.audio import PcmChunk, read_wav, resample, write_wav
 from duplex_sdk.scaffold import Kind
+from patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -39,19 +39,17 @@ def serving(environment: Any, plugin: str) -> Iterator[str]:
             command, cwd=environment.here, env=environment.clean(), stdout=out, stderr=out
         )
     try:
-        deadline = time.monotonic() + 60
-        while not (found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text())):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
-        yield found[0]
+        address = re.compile(r"http://127\.0\.0\.1:\d+")
+        wait_until(lambda: process.poll() is not None or bool(address.search(log.read_text())))
+        assert process.poll() is None, log.read_text()
+        yield address.findall(log.read_text())[0]
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(PATIENCE_S)
 
 
 def fetched(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         assert answer.status == 200
         body: bytes = answer.read()
         return body

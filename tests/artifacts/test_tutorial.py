@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
-import time
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import pytest
 from duplex_sdk.scaffold import Kind, ProjectName, render_project
+from patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -79,14 +79,12 @@ class Reader:
         """A line whose command stays; the next ones go into another terminal."""
         log = self.folder / "serve.log"
         with log.open("w") as out:
-            self.server = subprocess.Popen(
+            server = self.server = subprocess.Popen(
                 line.split(), cwd=self.folder, env=self.variables, stdout=out, stderr=out, text=True
             )
-        deadline = time.monotonic() + 60
-        while f"127.0.0.1:{self.port}" not in log.read_text():
-            assert self.server.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
+        address = f"127.0.0.1:{self.port}"
+        wait_until(lambda: server.poll() is not None or address in log.read_text())
+        assert server.poll() is None, log.read_text()
 
     def save(self, name: str, text: str) -> None:
         """A file with this text, but for the port, which others may have here."""
@@ -95,7 +93,7 @@ class Reader:
     def leave(self) -> None:
         if self.server is not None:
             self.server.terminate()
-            self.server.wait(30)
+            self.server.wait(PATIENCE_S)
 
 
 def test_each_line_of_the_tutorial_does_what_it_says(reader: Any) -> None:

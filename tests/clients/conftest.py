@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S, wait_until
 from second_tries import offer_second_tries
 
-START_TIMEOUT_S = 40.0
-STOP_TIMEOUT_S = 15.0
 RATE_HZ = 24_000
 ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")
 
@@ -46,14 +45,14 @@ class Server:
         return f"ws://127.0.0.1:{self.port}/v1/realtime"
 
     def open_sessions(self) -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.port}/health", timeout=PATIENCE_S
+        ) as answer:
             return int(json.load(answer)["slots"]["used"])
 
-    def wait_until_empty(self, timeout_s: float = 5.0) -> None:
-        deadline = time.monotonic() + timeout_s
-        while self.open_sessions() > 0:
-            assert time.monotonic() < deadline, "a closed session keeps its slot"
-            time.sleep(0.02)
+    def wait_until_empty(self) -> None:
+        """Return when every closed session has given its slot back."""
+        wait_until(lambda: self.open_sessions() == 0)
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +68,7 @@ def serving(*arguments: str) -> Iterator[Server]:
     reader = threading.Thread(target=follow, args=(process, said, address), daemon=True)
     reader.start()
     try:
-        if not address.wait(START_TIMEOUT_S):
+        if not address.wait(PATIENCE_S):
             raise RuntimeError("the server did not say where it listens:\n" + "".join(said))
         match = next(found for line in said if (found := ADDRESS.search(line)))
         started = Server(int(match.group(1)))
@@ -77,7 +76,7 @@ def serving(*arguments: str) -> Iterator[Server]:
         yield started
     finally:
         stop(process)
-        reader.join(STOP_TIMEOUT_S)
+        reader.join(PATIENCE_S)
         if process.stdout is not None:
             process.stdout.close()
 
@@ -91,7 +90,7 @@ def follow(process: subprocess.Popen[str], said: deque[str], address: threading.
 
 
 def answers(server: Server, process: subprocess.Popen[str], said: deque[str]) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError("the server ended at its start:\n" + "".join(said))
@@ -109,7 +108,7 @@ def stop(process: subprocess.Popen[str]) -> None:
         return
     process.send_signal(signal.SIGTERM)
     try:
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from agents.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession
+from patience import PATIENCE_S
 
 RATE_HZ = 24_000
 CHUNK_BYTES = RATE_HZ // 10 * 2
@@ -23,7 +24,7 @@ class Listener:
         self.seen: list[Any] = []
         self._stream = aiter(session)
 
-    async def until(self, kind: str, timeout_s: float = 15.0) -> Any:
+    async def until(self, kind: str, timeout_s: float = PATIENCE_S) -> Any:
         async with asyncio.timeout(timeout_s):
             while True:
                 event = await anext(self._stream)

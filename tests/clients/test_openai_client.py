@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
+from patience import PATIENCE_S
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK
 
 RATE_HZ = 24_000
@@ -40,7 +41,7 @@ class Conversation:
         self.connection = connection
         self.seen: list[Any] = []
 
-    async def until(self, kind: str, timeout_s: float = 15.0) -> Any:
+    async def until(self, kind: str, timeout_s: float = PATIENCE_S) -> Any:
         async with asyncio.timeout(timeout_s):
             while True:
                 event = await self.connection.recv()
@@ -128,7 +129,7 @@ async def test_spoken_turn_is_heard_and_answered(talk: Conversation, question: b
 
 async def test_recorded_human_speech_is_a_turn(talk: Conversation, human: bytes) -> None:
     speaking = asyncio.create_task(talk.say(human + SILENCE))
-    committed = await talk.until("input_audio_buffer.committed", timeout_s=20)
+    committed = await talk.until("input_audio_buffer.committed")
     started = next(e for e in talk.seen if e.type == "input_audio_buffer.speech_started")
     assert committed.item_id == started.item_id
     await talk.until("response.created")

@@ -49,7 +49,7 @@ def install(
             [*pip, "--no-deps", "--no-index", "--no-build-isolation", "--target", site, project],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from duplex_sdk.scaffold import Kind, ProjectName, render_project, write_project
+from patience import PATIENCE_S
 
 # A run of the kit, or of mypy over torch, takes half a minute of a machine that does nothing else.
 pytestmark = pytest.mark.timeout(300)
@@ -39,7 +40,7 @@ from duplex_server.testing import Harness
 async def converse(name, kind):
     manual = {"turn_detection": None}
     async with (
-        asyncio.timeout(60),
+        asyncio.timeout(PATIENCE_S),
         Harness().server(name) as server,
         server.client(manual) as client,
     ):
@@ -133,7 +134,7 @@ def test_a_name_of_any_length_is_linted_and_laid_out(name: str, kind: Kind, tmp_
             [sys.executable, "-m", "ruff", *command, "--no-cache", tmp_path / name],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr

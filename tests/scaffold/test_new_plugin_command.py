@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from duplex_sdk.cli import main
 from duplex_sdk.scaffold import Kind
+from patience import PATIENCE_S
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -157,7 +158,7 @@ def test_it_imports_no_package_of_others() -> None:
         "except SystemExit: print('|', *sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     loaded = set(done.stdout.partition("|")[2].split())
     assert "jinja2" in loaded

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from duplex_sdk.discovery import machine
 from duplex_sdk.stage.device import CudaDevice
+from patience import PATIENCE_S
 
 NEEDY = """
 from duplex_sdk.plugin import PluginSpec
@@ -46,7 +47,7 @@ def doctor(folder: Path) -> tuple[int, dict[str, dict[str, Any]]]:
         env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     answer = json.loads(done.stdout)

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from duplex_sdk.cli.model_tools import _finish
 from duplex_sdk.discovery import Check, Report
+from patience import PATIENCE_S
 
 DUPLEX = Path(sys.executable).with_name("duplex")
 
 
 def duplex(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [DUPLEX, *arguments], capture_output=True, text=True, timeout=30, check=False
+        [DUPLEX, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 

@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE_S
 
 DUPLEX = Path(sys.executable).with_name("duplex")
 
 
 def duplex(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [DUPLEX, *arguments], capture_output=True, text=True, timeout=30, check=False
+        [DUPLEX, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
@@ -34,7 +35,7 @@ def test_listing_loads_next_to_nothing() -> None:
         "print('loaded:', *{name.split('.')[0] for name in sys.modules})"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     loaded = set(done.stdout.split("loaded:")[1].split())
     heavy = {"numpy", "soxr", "websockets", "jinja2", "duplex_server", "duplex_plugin_local"}

@@ -3,6 +3,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from patience import PATIENCE_S
+
 FORBIDDEN = (
     "numpy",
     "pydantic",
@@ -18,7 +20,7 @@ FORBIDDEN_OURS = ("duplex_server", "duplex_sdk.plugin", "duplex_sdk.stage", "dup
 
 def run(code: str) -> str:
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     return result.stdout.strip()
 

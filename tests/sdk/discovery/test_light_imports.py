@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE_S
 
 LOADED = "import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
 
@@ -15,7 +16,7 @@ def modules_after(statement: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=PATIENCE_S,
     )
     return set(json.loads(done.stdout.splitlines()[-1]))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from duplex_sdk.cli.server_process import ServerProcess
+from patience import PATIENCE_S
 from websockets.asyncio.client import connect
 
 # What is installed -> what the doctor says of it.
@@ -110,7 +111,7 @@ def duplex(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -195,7 +196,7 @@ def test_a_broken_one_is_uninstalled_like_any_other(sites: Any, tmp_path: Path) 
         [*pip, "uninstall", "--yes", "duplex-plugin-syntax-error"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from duplex_sdk.protocol.realtime.formats import FORMAT_SPELLINGS
+from patience import PATIENCE_S
 
 import duplex_sdk
 
@@ -60,7 +61,11 @@ def test_importing_the_codec_loads_no_heavy_library() -> None:
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
     assert done.stdout.strip() == "[]"
 

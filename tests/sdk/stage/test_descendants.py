@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from duplex_sdk.stage.worker.descendants import descendants, shared_memory_of
+from patience import PATIENCE_S
 
 PROGRAM = """
 import multiprocessing, sys
@@ -31,7 +32,7 @@ def child() -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
         yield child
-        child.communicate("x", timeout=20)
+        child.communicate("x", timeout=PATIENCE_S)
 
 
 def test_shared_memory_and_named_locks_of_a_child_are_found(child: subprocess.Popen[str]) -> None:

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from duplex_sdk.stage.worker.process_memory import resident_bytes
+from patience import PATIENCE_S
 
 HELD = 64 << 20
 PROGRAM = f"""
@@ -26,4 +27,4 @@ def test_children_and_their_children_count() -> None:
         assert family.stdout is not None
         assert family.stdout.readline() == "held\n"
         assert resident_bytes() - alone >= 2 * HELD
-        family.communicate("x", timeout=20)
+        family.communicate("x", timeout=PATIENCE_S)

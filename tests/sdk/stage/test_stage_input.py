@@ -20,6 +20,7 @@ from duplex_sdk.stage import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import PATIENCE_S
 
 STAGE = StageConfig("words", model="m:C")
 
@@ -190,6 +191,10 @@ class TestCrossing:
             "print(sorted(heavy & set(sys.modules)))"
         )
         done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
         assert (done.stdout.strip(), done.stderr) == ("[]", "")

@@ -107,7 +107,7 @@ async def test_latencies_of_a_spoken_turn_and_of_a_cancel() -> None:
             figures = await figures_of(server)
     for name in ("append_to_first_delta", "end_of_speech_to_first_audio", "cancel_to_terminal"):
         assert figures[f"{name}_seconds_count"] == 1
-        assert 0 < figures[f"{name}_seconds_sum"] < 10
+        assert 0 < figures[f"{name}_seconds_sum"] < PATIENCE_S
     for name in ("step_seconds", "batch_size"):
         assert figures[f'stage_{name}_count{{stage="scripted"}}'] >= 1
 

@@ -10,6 +10,7 @@ import pytest
 from duplex_sdk.testing.conformance.run import law_levels
 from duplex_sdk.testing.report_card import Grade, ReportCards
 from duplex_sdk.testing.scripted.stage import ScriptedModel
+from patience import PATIENCE_S
 
 pytest_plugins = ["pytester"]
 
@@ -211,7 +212,7 @@ def test_it():
     (tmp_path / "test_mine.py").write_text(look)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stdout
     assert "conformance of" not in done.stdout
