@@ -27,8 +27,10 @@ LONG = MINUTE | {"ms": 300_000}
 """More than the system's own socket buffers can hide."""
 FLUENT = {"pace": "realtime", "answers": [MINUTE]}
 BURST = {"pace": "burst"}
-SPELL_S = 3.2
-"""So long somebody else is listened to."""
+SPELL = 40
+"""So many pieces of an answer in real time somebody else is listened to: 3.2 s."""
+TRIES = 8
+"""A busy machine makes a neighbour late as well, but never all the time."""
 LATER_S = 0.05
 """So much later than before a neighbour's audio may come, says the case."""
 SHORT = {"text": "yes", "ms": 200, "words": False, "delay_ms": 0}
@@ -88,12 +90,11 @@ def resident_bytes() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def gaps(client: ClientConnection, seconds: float) -> list[float]:
-    """Times between audio deltas of an answer that comes in real time."""
+async def gaps(client: ClientConnection, pieces: int = SPELL) -> list[float]:
+    """Times between audio deltas of an answer that comes in real time, the longest last."""
     await ask(client)
     heard: list[float] = []
-    until_time = time.monotonic() + seconds
-    while time.monotonic() < until_time:
+    while len(heard) <= pieces:
         async with asyncio.timeout(PATIENCE_S):
             event = msgspec.json.decode(await client.recv())
         if event["type"] == "response.output_audio.delta":
@@ -103,16 +104,21 @@ async def gaps(client: ClientConnection, seconds: float) -> list[float]:
     return sorted(late - early for early, late in itertools.pairwise(heard))
 
 
-def longest(values: list[float]) -> float:
-    """Of so few none may be late: that is more than the 99th percentile asks."""
-    assert 30 < len(values) <= 100
-    return values[-1]
+async def growth(client: ClientConnection, alone: list[float], beside: list[float]) -> float:
+    """By how much the longest gap grew; of so few none may be late.
+
+    If it did, the client is listened to alone once more: it may be the machine that was busy.
+    """
+    later = beside[-1] - alone[-1]
+    if later >= LATER_S:
+        later = beside[-1] - max(alone[-1], (await gaps(client))[-1])
+    return later
 
 
 async def later_than_alone(attempt: Callable[[], Awaitable[float]]) -> float:
-    """By how much the longest gap grew, of up to three attempts: a busy machine can only add."""
+    """By how much the longest gap grew at best."""
     least = math.inf
-    for _ in range(3):
+    for _ in range(TRIES):
         least = min(least, await attempt())
         if least < LATER_S:
             break
@@ -130,14 +136,14 @@ async def test_b02_a_reader_that_never_reads_costs_nobody_else_anything() -> Non
 async def beside_a_reader_that_pauses() -> float:
     async with server_with(FLUENT) as server:
         talking = await opened(server)
-        alone = await gaps(talking, SPELL_S)
+        alone = await gaps(talking)
         script = BURST | {"answers": [MINUTE, SHORT]}
         client = await opened(server, extra_body={"script": script})
         before = resident_bytes()
         await ask(client)
         await until(client, "response.created")
         client.transport.pause_reading()
-        beside = await gaps(talking, SPELL_S)
+        beside = await gaps(talking)
         assert resident_bytes() - before < MEMORY_CAP
         handle = server.omni.sessions[next(reversed(server.omni.sessions))]
         assert handle.link.output.pending_bytes <= 2 * MIB + 256 * 1024
@@ -159,25 +165,25 @@ async def beside_a_reader_that_pauses() -> float:
             event.get("response_id") for event in later if "audio" in event["type"]
         ]
         await client.close()
-        again = await gaps(talking, SPELL_S)
+        later = await growth(talking, alone, beside)
         await talking.close()
-        return longest(beside) - max(longest(alone), longest(again))
+        return later
 
 
 async def beside_a_reader_that_never_reads() -> float:
     async with server_with(FLUENT) as server:
         talking = await opened(server)
-        alone = await gaps(talking, SPELL_S)
+        alone = await gaps(talking)
         frozen = await opened(server, extra_body={"script": BURST | {"answers": [MINUTE]}})
         before = resident_bytes()
         frozen.transport.pause_reading()
         await ask(frozen)
-        beside = await gaps(talking, SPELL_S)
+        beside = await gaps(talking)
         assert resident_bytes() - before < MEMORY_CAP
         frozen.transport.abort()
-        again = await gaps(talking, SPELL_S)
+        later = await growth(talking, alone, beside)
         await talking.close()
-        return longest(beside) - max(longest(alone), longest(again))
+        return later
 
 
 async def test_a_reader_that_never_reads_is_closed_alone_within_its_bounds() -> None:
@@ -190,7 +196,7 @@ async def test_a_reader_that_never_reads_is_closed_alone_within_its_bounds() -> 
         before = resident_bytes()
         frozen.transport.pause_reading()
         await ask(frozen)
-        assert await gaps(talking, 2.0)
+        assert await gaps(talking, 25)
         assert resident_bytes() - before < MEMORY_CAP
         async with asyncio.timeout(PATIENCE_S):
             assert await handle.wait_closed() == "output_backpressure"
