@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+import msgspec
+
 from duplex_sdk.protocol.duplex import (
     AckPlayback,
     AppendAudio,
@@ -56,6 +58,15 @@ PASSING = frozenset(
 )
 """Commands that never wait and so need no place: a full line must not keep a session going."""
 
+WEIGHTY: dict[type[Any], Callable[[Any], object]] = {
+    CreateItem: lambda command: command.item,
+    CreateResponse: lambda command: command.response,
+    UpdateSession: lambda command: command.session,
+    SignalTurn: lambda command: command.payload,
+    AppendText: lambda command: command.text,
+}
+"""What clients may make large of commands that can wait: while they wait, it counts as input."""
+
 SIGNALLED_STATES = {
     "user_started": TurnState.USER_SPEAKING,
     "user_committed": TurnState.USER_COMMITTED,
@@ -86,7 +97,22 @@ class CommandDesk:
         if self._no_place(command):
             state.fail("input_backpressure", "too many commands wait", command=command)
             return
-        COMMANDS[type(command)](self, command, item.lenient)
+        weigh = WEIGHTY.get(type(command)) if self._flows.line.waits else None
+        if weigh is None:
+            COMMANDS[type(command)](self, command, item.lenient)
+        else:
+            self._keep_waiting(command, item.lenient, len(msgspec.json.encode(weigh(command))))
+
+    def _keep_waiting(self, command: RealtimeCommand, lenient: bool, size: int) -> None:
+        """A command that may be large joins the line, if there is room for it to wait in."""
+        held = self._state.input_bytes.reserve(size)
+        if held is None:
+            self._state.fail(
+                "input_backpressure", "too much waits for the audio before it", command=command
+            )
+            return
+        COMMANDS[type(command)](self, command, lenient)
+        self._flows.line.weigh(held)
 
     def _missing(self, command: RealtimeCommand) -> str | None:
         """What a command needs and this model has not."""

@@ -220,7 +220,7 @@ class DuplexEngineSession:
         """What waits and what is under way, for tests and simulators."""
         line, appends = self._flows.line, self._flows.appends
         units = tuple([append.piece for append in appends.under_way])
-        return Lanes(0 if line.empty else line.commits, line.moving_bytes, units)
+        return Lanes(0 if line.empty else line.commits, line.undecoded_bytes, units)
 
     # the step
 

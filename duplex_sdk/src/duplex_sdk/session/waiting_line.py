@@ -49,6 +49,7 @@ class HeldStep:
         aborted: what to do instead when the input before it is dropped; None: it stays in line.
         answers: it asks for an answer, by itself or by what it seals.
         turn: the pending turn it occupies.
+        held: the bytes that it occupies while it waits.
         spoiled: a unit failed while this waited for it.
         discarded: gives back what it holds when the session ends before its turn.
     """
@@ -58,8 +59,16 @@ class HeldStep:
     aborted: Callable[[], None] | None = None
     answers: bool = False
     turn: Reservation | None = None
+    held: Reservation | None = None
     spoiled: bool = False
     discarded: Callable[[], None] | None = None
+
+    def leave(self) -> None:
+        """It waits no longer: what it occupies is given back."""
+        if self.turn is not None:
+            self.turn.release()
+        if self.held is not None:
+            self.held.release()
 
 
 class WaitingLine:
@@ -106,10 +115,16 @@ class WaitingLine:
         return not self._line
 
     @property
-    def moving_bytes(self) -> int:
+    def undecoded_bytes(self) -> int:
         """Bytes that wait to be decoded or are being decoded."""
         waiting = sum(each.held.amount for each in self._line if isinstance(each, PendingAppend))
         return waiting + (0 if self._decoding is None else self._decoding.held.amount)
+
+    @property
+    def moving_bytes(self) -> int:
+        """Those, and the bytes of large commands that wait their turn."""
+        steps = (each.held for each in self._line if isinstance(each, HeldStep))
+        return self.undecoded_bytes + sum(held.amount for held in steps if held is not None)
 
     # joining
 
@@ -126,6 +141,19 @@ class WaitingLine:
     def push(self, step: HeldStep) -> None:
         """A command joins the line."""
         self._line.append(step)
+
+    @property
+    def waits(self) -> bool:
+        """Whether what joins now has something to wait for."""
+        return bool(self._line) or self._decoding is not None or not self._appends.idle
+
+    def weigh(self, held: Reservation) -> None:
+        """The step that joined last occupies these bytes until its turn."""
+        last = self._line[-1] if self._line else None
+        if isinstance(last, HeldStep) and last.held is None:
+            last.held = held
+        else:
+            held.release()
 
     def push_first(self, *steps: PendingAppend | HeldStep) -> None:
         """What the session asks of itself goes right behind what caused it."""
@@ -144,8 +172,7 @@ class WaitingLine:
             if head.settled and not self._appends.idle:
                 return
             self._line.pop(0)
-            if head.turn is not None:
-                head.turn.release()
+            head.leave()
             head.run()
 
     def _decode(self, append: PendingAppend) -> None:
@@ -215,8 +242,7 @@ class WaitingLine:
             elif each.aborted is None:
                 self._line.append(each)
             else:
-                if each.turn is not None:
-                    each.turn.release()
+                each.leave()
                 each.aborted()
 
     def spoil(self) -> None:
@@ -239,8 +265,7 @@ class WaitingLine:
             if isinstance(each, PendingAppend):
                 each.held.release()
                 continue
-            if each.turn is not None:
-                each.turn.release()
+            each.leave()
             if each.discarded is not None:
                 each.discarded()
         self._line.clear()
