@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 _USUAL = 5000
+_INTERRUPTED = 130
+"""What shells call a command that Ctrl-C ended."""
+
 _STEPS = 25
 """So many lines of a trace are read; the failure is at its end."""
 
@@ -52,9 +58,12 @@ def simulate(
         typer.Option("--trace", help="Show script and steps of the first schedule alone."),
     ] = False,
 ) -> None:
-    """Run sessions in virtual time with random commands and faults. Exit code 1: a law broke."""
+    """Run sessions in virtual time with random commands and faults.
+
+    Exit code 1: a law broke; 130: you pressed Ctrl-C. Pressed twice nothing is waited for.
+    """
     # What a simulation needs is imported only by who simulates: `duplex --help` stays quick.
-    from duplex_sdk.testing.simulation import Soak, soak
+    from duplex_sdk.testing.simulation import Interruption, Soak, soak
 
     options = _options(plugin, plugin_option or ())
     first = secrets.randbelow(1 << 31) if seed is None else seed
@@ -72,15 +81,54 @@ def simulate(
     )
     if trace:
         _show(what)
-    typer.echo(f"seed {first}")
-    result = soak(what)
+    again = f"duplex simulate{_again(plugin, plugin_option or ())}"
+    interruption = Interruption()
+    with _on_ctrl_c(interruption.ask):
+        typer.echo(f"seed {first}")
+        result = soak(what, interruption=interruption)
     rate = result.schedules / max(result.seconds, 1e-9)
     typer.echo(f"{result.schedules} schedules in {result.seconds:.1f} s, {rate:.0f} a second")
-    if result.failed is None:
-        typer.echo("every law held")
+    _tell_laws(result)
+    if result.failed is not None:
+        _tell_failure(result, again)
+        raise typer.Exit(1)
+    typer.echo("every law held")
+    if result.interrupted:
+        typer.echo(f"interrupted; go on with: {again} --seed {result.next_seed}")
+        raise typer.Exit(_INTERRUPTED)
+
+
+@contextmanager
+def _on_ctrl_c(ask: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C asks; the second has its usual effect."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    _tell_failure(result, f"duplex simulate{_again(plugin, plugin_option or ())}")
-    raise typer.Exit(1)
+    usual = signal.getsignal(signal.SIGINT)
+
+    def first(*_: object) -> None:
+        signal.signal(signal.SIGINT, usual)
+        ask()
+
+    signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _tell_laws(result: SoakResult) -> None:
+    """How much the laws had to look at."""
+    from duplex_sdk.testing.invariants import LAWS
+
+    numbers = sorted({law.number for law in LAWS})
+    idle = [number for number in numbers if not result.looked[number]]
+    looks = (
+        f"{len(numbers) - len(idle)} of {len(numbers)} laws looked {result.looked.total()} times"
+    )
+    typer.echo(looks + (f"; nothing to look at for {', '.join(map(str, idle))}" if idle else ""))
 
 
 def _tell_failure(result: SoakResult, command: str) -> None:

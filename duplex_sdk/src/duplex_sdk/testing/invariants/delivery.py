@@ -10,7 +10,17 @@ from duplex_sdk.session.event_size import event_size
 
 from .law import law
 from .line_step import Resumed, Sent
-from .queue_step import Got, Invalidated, Put, ReadAll, is_audio_of, unchanged
+from .queue_step import (
+    Changing,
+    Cut,
+    Got,
+    Invalidated,
+    Put,
+    ReadAll,
+    Refused,
+    is_audio_of,
+    unchanged,
+)
 
 if TYPE_CHECKING:
     from duplex_sdk.protocol.duplex import DuplexEvent
@@ -24,18 +34,15 @@ if TYPE_CHECKING:
 @law(92, "queue", Put)
 def the_queue_stays_within_its_budget(put: Put) -> bool:
     """And within its reserve."""
-    limits, queue = put.limits, put.queue
+    limits, queue, (size, count) = put.limits, put.queue, put.before
     assert queue.pending_bytes <= limits.max_bytes + limits.reserve_bytes
     assert queue.pending_events <= limits.max_events + limits.reserve_events
-    ordinary = put.before[0] <= limits.max_bytes and put.before[1] <= limits.max_events
-    return put.refused or not ordinary
+    return put.refused or size > limits.max_bytes or count > limits.max_events
 
 
-@law(93, "queue", Put)
+@law(93, "queue", Refused)
 def a_full_queue_counts_every_byte(put: Put) -> bool:
     """What waits adds up to what is accounted."""
-    if not put.refused:
-        return False
     total = sum(map(event_size, put.life.waits))
     assert put.queue.pending_bytes == total, f"{put.queue.pending_bytes} of {total} bytes"
     return True
@@ -50,11 +57,9 @@ def an_empty_queue_holds_no_bytes(rest: Rest) -> bool:
     return rest.life.terminals > 0 or bool(rest.life.told)
 
 
-@law(94, "queue", Put)
+@law(94, "queue", Refused)
 def a_refused_event_changes_nothing(put: Put) -> bool:
     """The queue is as it was."""
-    if not put.refused:
-        return False
     assert (put.queue.pending_bytes, put.queue.pending_events) == put.before
     return True
 
@@ -62,17 +67,17 @@ def a_refused_event_changes_nothing(put: Put) -> bool:
 @law(95, "queue", Got)
 def events_are_handed_out_in_their_order(got: Got) -> bool:
     """None is left out but audio that was taken back."""
-    if isinstance(got.event, SessionClosed):
-        return False
-    assert got.event is got.expected, f"{got.event.type} is not the first in line"
-    return True
+    if got.event is got.expected:
+        return True
+    assert isinstance(got.event, SessionClosed), f"{got.event.type} is not the first in line"
+    return False
 
 
 @law(96, "queue", Got)
 def the_end_of_a_session_is_handed_out_last(got: Got) -> bool:
     """Once, and behind all that waited."""
     assert not got.life.terminals, f"{got.event.type} follows the end"
-    if not isinstance(got.event, SessionClosed):
+    if got.event is got.expected or not isinstance(got.event, SessionClosed):
         return False
     assert got.expected is None, "something is left behind the end"
     return True
@@ -96,7 +101,7 @@ def audio_that_was_taken_back_is_gone(taken: Invalidated) -> bool:
     return taken.removed.events > 0
 
 
-@law(97, "queue", Got)
+@law(97, "queue", Cut)
 def audio_that_was_taken_back_never_comes(got: Got) -> bool:
     """Not even when it is offered again."""
     event = got.event
@@ -115,7 +120,7 @@ def all_but_audio_survives(taken: Invalidated) -> bool:
     return bool(had) and taken.removed.events > 0
 
 
-@law(99, "queue", Got)
+@law(99, "queue", Changing)
 def a_queued_event_never_changes(got: Got) -> bool:
     """It is written as when it was taken in."""
     same = unchanged(got.event, got.life)

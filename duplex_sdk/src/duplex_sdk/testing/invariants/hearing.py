@@ -12,6 +12,7 @@ from duplex_sdk.protocol.duplex import (
     ErrorEvent,
     InputCleared,
     InputCommitted,
+    ItemDeleted,
     OverlapDecision,
     ResponseDone,
     SessionUpdated,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hearing"]
 
-_FORGETS = (InputCleared, ErrorEvent)
+_FORGETS = frozenset({InputCleared, ErrorEvent, effects.TellLag})
 
 
 def _of(piece: AppendPiece) -> Numbers | None:
@@ -121,22 +122,25 @@ class Hearing:
         """A step agrees with all laws."""
         if not self.traceable:
             return
-        command = step.command
-        if isinstance(command, CreateItem) or self._resamples(step):
+        kind = type(step.item)
+        if kind is inputs.UnitSubmitted:
+            numbers = self.taken_in(step)
+            if numbers is not None:
+                self.heard.append(numbers)
+                self._last[step.before.epoch] = int(numbers[-1])
+        elif kind is inputs.AudioDecoded:
+            self._take_decision(step)
+        if isinstance(step.command, CreateItem) or self._resamples(step):
             # Sound of another kind may lie among it now.
             self.traceable = False
             return
-        numbers = self.taken_in(step)
-        if numbers is not None:
-            self.heard.append(numbers)
-            self._last[step.before.epoch] = int(numbers[-1])
-        self._take_decision(step)
-        if self._drops_acknowledgement(step) or self._forgets(step):
+        untold = not step.events and not self._cleared
+        if (not untold and self._drops_acknowledgement(step)) or self._forgets(step):
             self.kept.clear()
 
     @staticmethod
     def _resamples(step: Step) -> bool:
-        if not step.tells(SessionUpdated):
+        if SessionUpdated not in step.kinds:
             return False
         rate = step.after.config.input_sample_rate_hz
         return rate not in (None, step.state.capabilities.input_sample_rate_hz)
@@ -155,10 +159,14 @@ class Hearing:
     @staticmethod
     def _forgets(step: Step) -> bool:
         """Whether something was dropped that its client knows of."""
-        if step.tells(*_FORGETS) or step.asks(effects.TellLag) or step.after.phase != "open":
+        if step.after.phase != "open" or not _FORGETS.isdisjoint(step.kinds):
             return True
         # What was to be answered goes with its response.
         if any(each.response.status != "completed" for each in step.tells(ResponseDone)):
+            return True
+        # Nor is an item heard that its client deleted before it was answered.
+        waited = step.before.retained_items
+        if waited and any(each.item_id in waited for each in step.tells(ItemDeleted)):
             return True
         flags = ("overlap_ack", "is_speech")
         return any(

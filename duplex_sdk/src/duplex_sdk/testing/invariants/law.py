@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 __all__ = [
     "LAWS",
     "Law",
     "LawBrokenError",
+    "LawTable",
     "Tally",
     "Where",
     "hold",
     "law",
-    "laws_for",
+    "laws_of",
 ]
 
 Where = Literal["step", "told", "buffer", "queue", "line", "rest", "table", "end"]
@@ -94,32 +94,56 @@ def law(number: int, where: Where, *when: type[Any]) -> Callable[[Check], Check]
         assert all(known.name != name for known in LAWS), f"two laws are called {name}"
         LAWS.append(Law(number, name, where, check, frozenset(when)))
         LAWS.sort(key=lambda each: each.number)
+        laws_of(where).forget()
         return check
 
     return add
 
 
-_FOUND: dict[tuple[Any, ...], tuple[Law, ...]] = {}
 _MOST_FOUND = 100_000
+"""Combinations of types that a table remembers before it begins anew."""
 
 
-def laws_for(where: Where, *kinds: type[Any]) -> tuple[Law, ...]:
-    """The laws that look at a subject in which these types occur, in whatever order."""
-    # By the types as they come: to make a set of them takes as long as some laws do to look.
-    key = (where, *kinds)
-    laws = _FOUND.get(key)
-    if laws is None:
-        if len(_FOUND) >= _MOST_FOUND:
-            _FOUND.clear()
-        laws = _FOUND[key] = _laws_for(where, frozenset(kinds))
-    return laws
+class LawTable(dict[tuple[type[Any], ...], tuple[Law, ...]]):
+    """The laws that look at one kind of subject, by the types that occur in it as they come.
+
+    ``table[types]`` is worked out once for each combination; from then on it is one look into a
+    dict. To make a set of the types each time would take as long as some laws do to look.
+    """
+
+    def __init__(self, where: Where) -> None:
+        super().__init__()
+        self._where = where
+        self._by_set: dict[frozenset[type[Any]], tuple[Law, ...]] = {}
+
+    def __missing__(self, kinds: tuple[type[Any], ...]) -> tuple[Law, ...]:
+        if len(self) >= _MOST_FOUND:
+            self.clear()
+        together = frozenset(kinds)
+        laws = self._by_set.get(together)
+        if laws is None:
+            laws = self._by_set[together] = tuple(
+                each
+                for each in LAWS
+                if each.where == self._where and (not each.when or each.when & together)
+            )
+        self[kinds] = laws
+        return laws
+
+    def forget(self) -> None:
+        """There is another law."""
+        self.clear()
+        self._by_set.clear()
 
 
-@cache
-def _laws_for(where: Where, kinds: frozenset[type[Any]]) -> tuple[Law, ...]:
-    return tuple(
-        each for each in LAWS if each.where == where and (not each.when or each.when & kinds)
-    )
+_TABLES: dict[Where, LawTable] = {}
+
+
+def laws_of(where: Where) -> LawTable:
+    """The table of the laws that look at one kind of subject."""
+    if where not in _TABLES:
+        _TABLES[where] = LawTable(where)
+    return _TABLES[where]
 
 
 def hold(laws: tuple[Law, ...], subject: object, tally: Tally) -> None:

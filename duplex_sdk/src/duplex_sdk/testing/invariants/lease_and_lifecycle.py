@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from duplex_sdk.protocol.duplex import SessionClosed, SessionExpired
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.session.session_table import SlotState
-from duplex_sdk.session.table_messages import AnswerCaller, ForgetSession
+from duplex_sdk.session.table_messages import (
+    AnswerCaller,
+    CleanupTried,
+    ForgetSession,
+    PrepareSession,
+    SessionEnded,
+)
 
 from .law import law
 from .moved import Ending, LeaseMoved, PhaseMoved
@@ -162,9 +168,9 @@ def closing_is_never_refused(step: TableStep) -> bool:
     return bool(closes)
 
 
-@law(83, "table")
+@law(83, "table", PrepareSession, SessionEnded, CleanupTried)
 def slots_stay_within_their_number(step: TableStep) -> bool:
-    """Admitted, living and ending sessions together."""
+    """Admitted, living and ending sessions together, whenever one joins or may leave them."""
     slots = step.table.counts().slots
     assert slots <= step.table.max_sessions, f"{slots} of {step.table.max_sessions}"
     return slots == step.table.max_sessions

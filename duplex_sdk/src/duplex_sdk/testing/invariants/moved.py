@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .step import Snapshot
+    from .snapshot import Snapshot
 
 __all__ = [
     "BytesMoved",
@@ -77,18 +77,17 @@ class TurnsMoved:
     """Commits that wait."""
 
 
-def moved(before: Snapshot, after: Snapshot) -> list[type[Any]]:
-    """What changed from one moment to the other."""
-    kinds: list[type[Any]] = []
+def moved(before: Snapshot, after: Snapshot, kinds: list[type[Any]]) -> None:
+    """Add to ``kinds`` what changed from one moment to the other."""
+    if before.phase != "open":
+        kinds.append(Ending)
+    if after is before:
+        return
     if after.input_bytes != before.input_bytes or after.buffered_bytes != before.buffered_bytes:
         kinds.append(BytesMoved)
-    if after.fence != before.fence:
-        kinds.append(FenceMoved)
-        if after.epoch != before.epoch:
-            kinds.append(EpochMoved)
-    elif after.epoch != before.epoch:
-        kinds.append(EpochMoved)
-    if after.seq != before.seq or after.fence != before.fence:
+    if after.fence != before.fence or after.epoch != before.epoch:
+        _moved_on(before, after, kinds)
+    elif after.seq != before.seq:
         kinds.append(SequenceMoved)
     if after.turn_id != before.turn_id:
         kinds.append(TurnMoved)
@@ -106,6 +105,14 @@ def moved(before: Snapshot, after: Snapshot) -> list[type[Any]]:
         kinds.append(LeaseMoved)
     if after.phase != before.phase:
         kinds.append(PhaseMoved)
-    if before.phase != "open":
-        kinds.append(Ending)
-    return kinds
+
+
+def _moved_on(before: Snapshot, after: Snapshot, kinds: list[type[Any]]) -> None:
+    """Of an epoch or a turn that is over."""
+    if after.fence != before.fence:
+        kinds.append(FenceMoved)
+        kinds.append(SequenceMoved)
+    elif after.seq != before.seq:
+        kinds.append(SequenceMoved)
+    if after.epoch != before.epoch:
+        kinds.append(EpochMoved)

@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING, get_type_hints
 
 import msgspec
 
-from duplex_sdk.protocol.duplex import AudioDelta, SessionClosed
+from duplex_sdk.protocol.duplex import AudioDelta, SessionClosed, SessionExpired
 from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLimits, OutputQueue
 
-from .law import Tally, hold, laws_for
+from .law import Tally, hold, laws_of
 
 if TYPE_CHECKING:
     from duplex_sdk.protocol.duplex import DuplexEvent
     from duplex_sdk.session.output_queue import RemovedAudio
 
 __all__ = [
+    "Changing",
+    "Cut",
     "Got",
     "Invalidated",
     "Put",
     "QueueLife",
     "ReadAll",
+    "Refused",
     "WatchedQueue",
     "is_audio_of",
     "unchanged",
@@ -121,6 +124,24 @@ class ReadAll:
     ends: int
 
 
+# What else laws may ask for.
+
+
+class Refused:
+    """An event was offered and found no room."""
+
+
+class Changing:
+    """An event was handed out while some were known that hold mappings."""
+
+
+class Cut:
+    """An event was handed out after audio was taken back."""
+
+
+_TERMINALS = frozenset({SessionClosed, SessionExpired})
+
+
 def is_audio_of(event: DuplexEvent, response_id: str, through_epoch: int) -> bool:
     """Whether an invalidation concerns an event."""
     if type(event) is not AudioDelta or event.response_id != response_id:
@@ -139,6 +160,7 @@ class WatchedQueue(OutputQueue):
     def __init__(self, limits: OutputLimits, tally: Tally | None = None) -> None:
         super().__init__(limits)
         self._tally: Tally = Counter() if tally is None else tally
+        self._laws = laws_of("queue")
         self._life = QueueLife()
         self._reader_has: DuplexEvent | None = None
 
@@ -159,18 +181,21 @@ class WatchedQueue(OutputQueue):
             DuplexOutputOverflowError: it does not fit.
             LawBrokenError: a law is broken.
         """
-        before = self.pending_bytes, self.pending_events
-        open_before = not self.closed
+        life, before, was_open = self._life, (self.pending_bytes, len(self._entries)), True
+        if self._closed or type(event) in _TERMINALS:
+            was_open = False
         try:
             taken = super().put(event, now)
         except DuplexOutputOverflowError:
-            self._hold(Put(event, True, before, self, self._limits, self._life))
+            refused = Put(event, True, before, self, self._limits, life)
+            hold(self._laws[Put, Refused], refused, self._tally)
             raise
-        if open_before and not isinstance(event, SessionClosed):
-            self._life.waits.append(event)
+        if was_open:
+            life.waits.append(event)
             if _may_change(event):
-                self._life.written[event.event_id] = _written(event)
-            self._hold(Put(event, False, before, self, self._limits, self._life))
+                life.written[event.event_id] = _written(event)
+            put = Put(event, False, before, self, self._limits, life)
+            hold(self._laws[Put,], put, self._tally)
         return taken
 
     def get(self, now: float) -> DuplexEvent | None:
@@ -183,9 +208,14 @@ class WatchedQueue(OutputQueue):
         if event is None:
             return None
         life = self._life
-        expected = life.waits.popleft() if life.waits else None
-        self._hold(Got(event, expected, self, life))
-        life.terminals += isinstance(event, SessionClosed)
+        got = Got(event, life.waits.popleft() if life.waits else None, self, life)
+        if life.written or life.cut:
+            laws = self._laws[Got, Changing if life.written else Got, Cut if life.cut else Got]
+        else:
+            laws = self._laws[Got,]
+        hold(laws, got, self._tally)
+        if type(event) in _TERMINALS:
+            life.terminals += 1
         return event
 
     def invalidate(self, response_id: str, through_epoch: int) -> RemovedAudio:
@@ -202,7 +232,8 @@ class WatchedQueue(OutputQueue):
             event for event in before if not is_audio_of(event, response_id, through_epoch)
         )
         held = self._reader_has
-        self._hold(Invalidated(response_id, through_epoch, held, removed, before, self))
+        taken = Invalidated(response_id, through_epoch, held, removed, before, self)
+        hold(self._laws[Invalidated,], taken, self._tally)
         return removed
 
     def read_all(self) -> None:
@@ -211,22 +242,23 @@ class WatchedQueue(OutputQueue):
         Raises:
             LawBrokenError: a law is broken.
         """
-        self._hold(ReadAll(self, self._life.terminals))
-
-    def _hold(self, subject: Put | Got | Invalidated | ReadAll) -> None:
-        hold(laws_for("queue", type(subject)), subject, self._tally)
+        hold(self._laws[ReadAll,], ReadAll(self, self._life.terminals), self._tally)
 
 
 _encode = msgspec.json.Encoder().encode
-_mappings_of: dict[type[DuplexEvent], tuple[str, ...]] = {}
+
+
+class _MappingsOf(dict[type["DuplexEvent"], tuple[str, ...]]):
+    def __missing__(self, kind: type[DuplexEvent]) -> tuple[str, ...]:
+        names = self[kind] = _mappings(kind)
+        return names
+
+
+_mappings_of = _MappingsOf()
 
 
 def _may_change(event: DuplexEvent) -> bool:
-    kind = type(event)
-    names = _mappings_of.get(kind)
-    if names is None:
-        names = _mappings_of[kind] = _mappings(kind)
-    for name in names:  # noqa: SIM110
+    for name in _mappings_of[type(event)]:  # noqa: SIM110
         if getattr(event, name):
             return True
     return False

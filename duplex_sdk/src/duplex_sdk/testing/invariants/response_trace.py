@@ -9,7 +9,6 @@ from duplex_sdk.protocol.duplex import (
     AudioTextMark,
     DuplexEvent,
     FunctionCallArgumentsDelta,
-    Item,
     ItemAdded,
     ItemDone,
     Listen,
@@ -54,13 +53,11 @@ def response_of(event: DuplexEvent) -> str | None:
     """The response an event belongs to, None for all others."""
     if event.type not in RANK:
         return None
-    named = getattr(event, "response_id", None)
-    if isinstance(named, str):
-        return named
-    item = getattr(event, "item", None)
-    if isinstance(event, ItemAdded | ItemDone) and isinstance(item, Item):
-        return item.id.removeprefix("item_") if item.id.startswith("item_resp_") else None
-    return None
+    if type(event) is ItemAdded or type(event) is ItemDone:
+        item_id = event.item.id
+        return item_id.removeprefix("item_") if item_id.startswith("item_resp_") else None
+    named: str = event.response_id  # type: ignore[attr-defined]
+    return named
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,96 +23,19 @@ from .response_trace import ResponseTraces
 from .tool_life import ToolLife
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from types import ModuleType
 
-    from duplex_sdk.plugin import (
-        AppendPiece,
-        AppendRequest,
-        DuplexSessionConfig,
-        DuplexStageSubmission,
-    )
-    from duplex_sdk.protocol.duplex import DuplexEvent, Item, RealtimeCommand
+    from duplex_sdk.plugin import AppendRequest, DuplexSessionConfig, DuplexStageSubmission
+    from duplex_sdk.protocol.duplex import DuplexEvent, RealtimeCommand
     from duplex_sdk.session import DuplexEngineSession
     from duplex_sdk.session.append_sequence import AppendReservation
     from duplex_sdk.session.state import SessionState
 
-__all__ = ["Life", "Rest", "Snapshot", "Step", "Unit", "ends_turn", "written"]
+    from .snapshot import Snapshot
+
+__all__ = ["Life", "Rest", "Step", "Unit", "ends_turn", "written"]
 
 
-_NONE: dict[str, tuple[float, float, float]] = {}
-
-
-class Snapshot(NamedTuple):
-    """A session's ledgers at one moment."""
-
-    epoch: int
-    turn_id: int
-    fence: tuple[int, int]
-    seq: int
-    turn_seq: int
-    generation: int
-    detached_at: float | None
-    phase: str
-    input_bytes: int
-    buffered_bytes: int
-    retained: int
-    retained_items: tuple[str, ...]
-    answer_deferred: bool
-    pending_turns: int
-    messages: tuple[Mapping[str, Any], ...]
-    items: tuple[Item, ...]
-    commit_seq: int
-    config_generation: int
-    config: DuplexSessionConfig
-    runtime: Mapping[str, Any]
-    operations: int
-    response: str | None
-    commits: int
-    undecoded_bytes: int
-    units: tuple[AppendPiece, ...]
-    cursors: dict[str, tuple[float, float, float]]
-
-    @classmethod
-    def of(cls, session: DuplexEngineSession) -> Snapshot:
-        """Take one."""
-        state, lanes = session.state, session.lanes()
-        turn, sequence, playback = state.turn_input, state.sequence, state.playback
-        return cls(
-            epoch=state.epoch,
-            turn_id=state.turn_id,
-            fence=sequence.accepted_fence.position,
-            seq=sequence.seq,
-            turn_seq=sequence.turn_seq,
-            generation=state.lease.generation,
-            detached_at=state.lease.detached_at,
-            phase=state.phase.value,
-            input_bytes=state.input_bytes.total,
-            buffered_bytes=state.model_state.audio_buffer.pending_byte_count,
-            retained=len(turn.retained) + len(turn.early),
-            retained_items=tuple(turn.retained_items),
-            answer_deferred=turn.answer_deferred,
-            pending_turns=state.pending_turns.total,
-            messages=state.history.messages(),
-            items=tuple(state.items),
-            commit_seq=state.commit_seq,
-            config_generation=state.config_generation,
-            config=state.config,
-            runtime=state.runtime_config,
-            operations=len(state.lease.active_operations),
-            response=None if state.response is None else state.response.id,
-            commits=lanes.commits,
-            undecoded_bytes=lanes.undecoded_bytes,
-            units=lanes.units,
-            cursors={
-                name: (cursor.played_ms, cursor.committed_ms, cursor.audio_ms)
-                for name, cursor in playback.cursors()
-            }
-            if len(playback)
-            else _NONE,
-        )
-
-
-@dataclass(slots=True)
 class Step:
     """One call of ``handle``, and what came before it.
 
@@ -120,63 +43,78 @@ class Step:
         item: the input.
         asked: the effects.
         before: the ledgers before it.
-        after: the ledgers after it.
+        after: the ledgers after it; the same object when nothing in them changed.
         still: nothing waited and nothing was under way before it.
         session: the session after it.
+        state: its ledgers after the step.
         life: what has been seen since the session began; of this step its events only.
         events: what it told, in order.
         command: the client's command, if it was one.
+        cancels: an epoch ended.
+        kinds: the types of all that occurs in it, and of what changed.
     """
 
-    item: inputs.Input
-    asked: tuple[effects.Effect, ...]
-    before: Snapshot
-    after: Snapshot
-    still: bool
-    session: DuplexEngineSession
-    life: Life
+    __slots__ = (
+        "after",
+        "asked",
+        "before",
+        "cancels",
+        "command",
+        "events",
+        "item",
+        "kinds",
+        "life",
+        "session",
+        "state",
+        "still",
+    )
 
-    events: list[DuplexEvent] = field(init=False)
-    command: RealtimeCommand | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.events = [each.event for each in self.asked if type(each) is effects.Emit]
-        item = self.item
-        self.command = item.command if type(item) is inputs.CommandReceived else None
-
-    @property
-    def state(self) -> SessionState:
-        """The session's ledgers after the step."""
-        return self.session.state
-
-    @property
-    def kinds(self) -> tuple[type[Any], ...]:
-        """The types of all that occurs in it, and of what changed."""
-        return (
-            type(self.item),
-            type(self.command),
-            *moved(self.before, self.after),
-            *map(type, self.asked),
-            *map(type, self.events),
-        )
+    def __init__(
+        self,
+        item: inputs.Input,
+        asked: tuple[effects.Effect, ...],
+        before: Snapshot,
+        after: Snapshot,
+        still: bool,
+        session: DuplexEngineSession,
+        life: Life,
+    ) -> None:
+        self.item = item
+        self.asked = asked
+        self.before = before
+        self.after = after
+        self.still = still
+        self.session = session
+        self.state: SessionState = session.state
+        self.life = life
+        self.events: list[DuplexEvent] = []
+        self.command: RealtimeCommand | None = None
+        self.cancels = after.epoch > before.epoch
+        kinds: list[type[Any]] = [type(item)]
+        if type(item) is inputs.CommandReceived:
+            self.command = item.command
+            kinds.append(type(item.command))
+        if after is not before or before.phase != "open":
+            moved(before, after, kinds)
+        for effect in asked:
+            if type(effect) is effects.Emit:
+                self.events.append(effect.event)
+                kinds.append(type(effect.event))
+            kinds.append(type(effect))
+        self.kinds = tuple(kinds)
 
     @property
     def refusals(self) -> dict[str, str]:
         """The commands that were refused in it, by their id, and the code."""
         return {
             event.error.event_id: event.error.code or ""
-            for event in self.events
-            if type(event) is ErrorEvent and event.error.event_id is not None
+            for event in self.tells(ErrorEvent)
+            if event.error.event_id is not None
         }
-
-    @property
-    def cancels(self) -> bool:
-        """An epoch ended."""
-        return self.after.epoch > self.before.epoch
 
     def asks(self, kind: type[Any]) -> list[Any]:
         """The effects of one type, in order."""
-        return [each for each in self.asked if type(each) is kind] if self.asked else []
+        return [each for each in self.asked if type(each) is kind] if kind in self.kinds else []
 
     def tells(self, *kinds: type[Any]) -> list[Any]:
         """The events of some types, in order."""
@@ -194,6 +132,20 @@ class Unit:
     def request_id(self) -> str:
         """What it was submitted under."""
         return self.submission.context.request_id
+
+
+def _with_op(module: ModuleType) -> frozenset[type[Any]]:
+    kinds = [getattr(module, name) for name in module.__all__]
+    return frozenset(each for each in kinds if "op" in getattr(each, "__struct_fields__", ()))
+
+
+_OUTCOMES = _with_op(inputs)
+"""Inputs that report how an effect went."""
+
+_WORK = _with_op(effects)
+"""Effects that take time."""
+
+_REMEMBERED = frozenset({ErrorEvent, ItemDeleted, *ToolLife.TAKES})
 
 
 def ends_turn(step: Step) -> bool:
@@ -300,29 +252,22 @@ class Life:
     def take(self, step: Step) -> None:
         """A step agrees with all laws: it belongs to the past now."""
         self.hearing.take(step)
-        self.tools.take(step.events)
-        item = step.item
-        op = getattr(item, "op", None)
-        if op is not None:
-            self.working.pop(op, None)
-            self._take_unit(step, op)
-        self.stops += ends_turn(step)
-        command = step.command
-        if command is not None:
-            self.counts[type(command)] += 1
-            if isinstance(command, CreateItem) and command.previous_item_id is not None:
-                self.ordered = False
-            if command.event_id is not None:
-                self.commands[command.event_id] = command
+        item: Any = step.item
+        if type(item) in _OUTCOMES:
+            self.working.pop(item.op, None)
+            self._take_unit(step, item.op)
+            self.stops += ends_turn(step)
+        if step.command is not None:
+            self._take_command(step.command)
         for event in step.events:
             self.news[type(event)] += 1
-            if type(event) is ErrorEvent and event.error.event_id is not None:
-                self.refused.setdefault(event.error.event_id, event.event_id)
-            elif type(event) is ItemDeleted:
-                self.deleted.add(event.item_id)
+            if type(event) in _REMEMBERED:
+                self._take_event(event)
         for effect in step.asked:
-            if type(effect) is not effects.Emit:
-                self._take_effect(effect, step)
+            if type(effect) in _WORK:
+                self._take_effect(effect)
+            elif type(effect) is effects.MarkClosing:
+                self.closing_at = step.state.now
         if step.after.config is not self.config[0]:
             self.config = written(step.after.config)
 
@@ -337,10 +282,24 @@ class Life:
             self.last_taken = self.planned
             self.bound[unit.request_id] = unit.epoch
 
-    def _take_effect(self, effect: Any, step: Step) -> None:
-        op = getattr(effect, "op", None)
-        if op is not None:
-            self.working[op] = effect
+    def _take_command(self, command: RealtimeCommand) -> None:
+        self.counts[type(command)] += 1
+        if isinstance(command, CreateItem) and command.previous_item_id is not None:
+            self.ordered = False
+        if command.event_id is not None:
+            self.commands[command.event_id] = command
+
+    def _take_event(self, event: DuplexEvent) -> None:
+        if type(event) is ErrorEvent:
+            if event.error.event_id is not None:
+                self.refused.setdefault(event.error.event_id, event.event_id)
+            return
+        self.tools.take(event)
+        if type(event) is ItemDeleted:
+            self.deleted.add(event.item_id)
+
+    def _take_effect(self, effect: Any) -> None:
+        self.working[effect.op] = effect
         kind = type(effect)
         if kind is effects.PlanAppend:
             self.planned = effect.request
@@ -351,8 +310,6 @@ class Life:
             self.stopped.update(effect.request_ids)
         elif kind is effects.ReleaseStages:
             self.stopped.update((*effect.submitted, *effect.reserved))
-        elif kind is effects.MarkClosing:
-            self.closing_at = step.state.now
 
     def take_back(self, refused: tuple[DuplexEvent, ...]) -> None:
         """The last events found no room: they were never told."""

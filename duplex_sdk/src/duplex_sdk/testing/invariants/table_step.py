@@ -17,7 +17,7 @@ from duplex_sdk.session.table_messages import (
     StartSession,
 )
 
-from .law import Tally, hold, laws_for
+from .law import Tally, hold, laws_of
 
 if TYPE_CHECKING:
     from duplex_sdk.session.table_messages import TableEffect, TableInput
@@ -92,6 +92,7 @@ class TableWatch:
     def __init__(self, table: SessionTable, tally: Tally | None = None) -> None:
         self._table = table
         self._tally: Tally = Counter() if tally is None else tally
+        self._laws = laws_of("table")
         self._life = TableLife()
         self._item: TableInput | None = None
 
@@ -120,10 +121,11 @@ class TableWatch:
             AssertionError: a law is broken; the message names it.
         """
         assert self._item is not None
-        step = TableStep(self._item, asked, self._table, self._life)
-        hold(laws_for("table", type(self._item), *map(type, asked)), step, self._tally)
-        for effect in step.asks(StartSession):
-            self._life.started.add(effect.session_id)
+        kinds = type(self._item), *map(type, asked)
+        hold(self._laws[kinds], TableStep(self._item, asked, self._table, self._life), self._tally)
+        for effect in asked:
+            if type(effect) is StartSession:
+                self._life.started.add(effect.session_id)
 
     def at_the_end(self) -> None:
         """Nobody is there any more.
@@ -132,4 +134,4 @@ class TableWatch:
             AssertionError: something was left.
         """
         end = TableEnd(self._table, self._life)
-        hold(laws_for("end"), end, self._tally)
+        hold(laws_of("end")[()], end, self._tally)

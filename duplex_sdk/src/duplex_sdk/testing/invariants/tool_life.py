@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from duplex_sdk.protocol.duplex import (
     DuplexEvent,
@@ -35,6 +35,8 @@ class ToolLife:
         items: the call of each item.
     """
 
+    TAKES: ClassVar = (FunctionCallArgumentsDone, ItemAdded, ItemDeleted)
+
     finished: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
@@ -45,17 +47,16 @@ class ToolLife:
         """Calls that wait for their result."""
         return self.finished - self.answered - self.deleted
 
-    def take(self, events: Iterable[DuplexEvent]) -> None:
-        """More was told."""
-        for event in events:
-            if type(event) is FunctionCallArgumentsDone:
-                self.finished.add(event.call_id)
-            elif type(event) is ItemAdded:
-                self._added(event)
-            elif type(event) is ItemDeleted and event.item_id in self.items:
-                call = self.items[event.item_id]
-                if call not in self.answered:
-                    self.deleted.add(call)
+    def take(self, event: DuplexEvent) -> None:
+        """More was told, of one of the types in ``TAKES``."""
+        if type(event) is FunctionCallArgumentsDone:
+            self.finished.add(event.call_id)
+        elif type(event) is ItemAdded:
+            self._added(event)
+        elif type(event) is ItemDeleted and event.item_id in self.items:
+            call = self.items[event.item_id]
+            if call not in self.answered:
+                self.deleted.add(call)
 
     def _added(self, event: ItemAdded) -> None:
         item = event.item

@@ -6,14 +6,22 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import ItemAdded, Listen, ResponseCreated, SessionClosed
+from duplex_sdk.protocol.duplex import (
+    ItemAdded,
+    Listen,
+    ResponseCreated,
+    SessionClosed,
+    SessionExpired,
+)
 from duplex_sdk.session import effects, inputs
 
-from .law import LawBrokenError, Tally, hold, laws_for
-from .step import Life, Rest, Snapshot, Step, written
+from .law import LawBrokenError, Tally, hold, laws_of
+from .snapshot import Ledgers
+from .step import Life, Rest, Step, written
 from .watched_buffer import WatchedBuffer
 
 if TYPE_CHECKING:
+    from duplex_sdk.protocol.duplex import DuplexEvent
     from duplex_sdk.testing.session_lab import SessionLab
 
     from .response_trace import ResponseTrace
@@ -23,6 +31,7 @@ __all__ = ["SessionWatch"]
 
 _BYTES = re.compile(r"b'(?:[^'\\]|\\.)*'|b\"(?:[^\"\\]|\\.)*\"")
 _MOST = 400
+_TERMINALS = frozenset({SessionClosed, SessionExpired})
 
 
 def readable(item: inputs.Input) -> str:
@@ -47,9 +56,10 @@ class SessionWatch:
     ) -> None:
         self._lab = lab
         self._life = Life(lab.session.session_id, written(lab.session.config))
-        self._before = Snapshot.of(lab.session)
+        self._ledgers = Ledgers(lab.session)
         self._still = True
         self._tally: Tally = Counter() if tally is None else tally
+        self._steps, self._told = laws_of("step"), laws_of("told")
         self.broken = False
         self._life.hearing.traceable = numbered
         buffer = lab.session.state.model_state.audio_buffer
@@ -62,13 +72,17 @@ class SessionWatch:
         Raises:
             AssertionError: a law is broken; the message names it.
         """
-        session, life = self._lab.session, self._life
-        after = Snapshot.of(session)
-        step = Step(item, asked, self._before, after, self._still, session, life)
+        session, life, before = self._lab.session, self._life, self._ledgers.now
+        after = self._ledgers.take()
+        step = Step(item, asked, before, after, self._still, session, life)
         try:
-            self._hear(step)
-            self._look_at_buffer()
-            hold(laws_for("step", *step.kinds), step, self._tally)
+            if type(item) is inputs.OutputRefused:
+                life.take_back(item.events)
+            for event in step.events:
+                self._hear(step, event)
+            if self._buffer is not None and self._buffer.changes:
+                self._look_at_buffer(self._buffer)
+            hold(self._steps[step.kinds], step, self._tally)
         except LawBrokenError as error:
             self.broken = True
             told = [event.type for event in step.events]
@@ -76,40 +90,39 @@ class SessionWatch:
                 error.law, f"{error.seen}\nin {readable(item)}\ntold {told}"
             ) from error
         life.take(step)
-        self._before = after
         self._still = (
-            session.waiting_commands == 0
-            and not after.undecoded_bytes
+            not after.undecoded_bytes
+            and session.waiting_commands == 0
             and not (after.units and session.moving_input_bytes)
         )
 
-    def _look_at_buffer(self) -> None:
-        """What happened to the plugin's buffer in a step, if it is a watched one."""
-        if self._buffer is not None and self._buffer.changes:
-            changes, self._buffer.changes = self._buffer.changes, []
-            self._life.hearing.entered(changes)
-            for change in changes:
-                hold(laws_for("buffer"), change, self._tally)
+    def _look_at_buffer(self, buffer: WatchedBuffer) -> None:
+        """What happened to the plugin's buffer in a step."""
+        changes, buffer.changes = buffer.changes, []
+        self._life.hearing.entered(changes)
+        laws = laws_of("buffer")[()]
+        for change in changes:
+            hold(laws, change, self._tally)
 
-    def _hear(self, step: Step) -> None:
-        """What a step told, event for event."""
+    def _hear(self, step: Step, event: DuplexEvent) -> None:
+        """An event was told."""
         life = self._life
-        if type(step.item) is inputs.OutputRefused:
-            life.take_back(step.item.events)
-        for event in step.events:
-            life.told.append(event)
-            life.terminals += isinstance(event, SessionClosed)
-            if type(event) is Listen and event.response_id is not None:
-                life.traces.break_off(event)
-            told = life.traces.told(event)
-            if told is not None:
-                told.trace.overflowed |= step.state.overflowed
-                hold(laws_for("told", type(event)), told, self._tally)
-                life.traces.take(told)
-                if type(event) is ResponseCreated:
-                    self._open(step, told.trace)
-            if type(event) is ItemAdded and not event.item.id.startswith("item_resp_"):
-                life.order.append(event.item.id)
+        life.told.append(event)
+        if type(event) in _TERMINALS:
+            life.terminals += 1
+        elif type(event) is Listen:
+            life.traces.break_off(event)
+        elif type(event) is ItemAdded and not event.item.id.startswith("item_resp_"):
+            life.order.append(event.item.id)
+        told = life.traces.told(event)
+        if told is None:
+            return
+        if step.state.overflowed:
+            told.trace.overflowed = True
+        hold(self._told[type(event),], told, self._tally)
+        life.traces.take(told)
+        if type(event) is ResponseCreated:
+            self._open(step, told.trace)
 
     def _open(self, step: Step, trace: ResponseTrace) -> None:
         """A response began: what of it no event tells."""
@@ -136,7 +149,7 @@ class SessionWatch:
         """
         lab = self._lab
         rest = Rest(lab.session, self._life, lab.reading, lab.queue.pending_bytes)
-        hold(laws_for("rest"), rest, self._tally)
+        hold(laws_of("rest")[()], rest, self._tally)
 
     @property
     def open_responses(self) -> tuple[str, ...]:

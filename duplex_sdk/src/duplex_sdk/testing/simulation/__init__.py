@@ -6,6 +6,7 @@ that still breaks the same law, ``soak`` does it for many seeds in several proce
 
 from __future__ import annotations
 
+from .interruption import Interruption
 from .kinds import SCRIPTED_KINDS, Kind, kinds_of
 from .schedule import Failure, Schedule, draw, run
 from .shrink import shrink
@@ -14,6 +15,7 @@ from .soak import Soak, SoakResult, soak
 __all__ = [
     "SCRIPTED_KINDS",
     "Failure",
+    "Interruption",
     "Kind",
     "Schedule",
     "Soak",

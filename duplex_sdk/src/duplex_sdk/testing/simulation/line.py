@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from duplex_sdk.session.replay_journal import JournalGapError, ReplayJournal
-from duplex_sdk.testing.invariants.law import Tally, hold, laws_for
+from duplex_sdk.testing.invariants.law import Tally, hold, laws_of
 from duplex_sdk.testing.invariants.line_step import Resumed, Sent
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Line:
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
+        self._laws = laws_of("line")
         self._journal = ReplayJournal(_JOURNAL_BYTES, _TTL_S)
         self._sent: dict[int, bytes] = {}
         self._sent_at: dict[int, float] = {}
@@ -54,13 +55,14 @@ class Line:
         for event in events[self._followed :]:
             stub = {"type": event.type, "event_id": event.event_id}
             journaled = self._journal.append(stub, now)
-            if journaled.overflowed and self._connected:
+            number = journaled.seq
+            if number is not None:
+                self._sent[number] = journaled.frame
+                self._sent_at[number] = now
+            elif journaled.overflowed and self._connected:
                 self._announced = True
-            if journaled.seq is not None:
-                self._sent[journaled.seq] = journaled.frame
-                self._sent_at[journaled.seq] = now
             if self._connected:
-                self._send(journaled.seq)
+                self._send(number)
         self._followed = len(events)
 
     def arrive_only(self, frames: int) -> None:
@@ -86,9 +88,9 @@ class Line:
             replayed = tuple(
                 (msgspec.json.decode(each)["server_event_seq"], each) for each in missed
             )
-        self._hold(
-            Resumed(self._seen, replayed, self._sent, self._lost(now), self._journal.overflowed)
-        )
+        lost, overflowed = self._lost(now), self._journal.overflowed
+        resumed = Resumed(self._seen, replayed, self._sent, lost, overflowed)
+        hold(self._laws[Resumed,], resumed, self._tally)
         if replayed is None:
             # It would open another session; nobody listens to this one.
             self._connected = False
@@ -104,7 +106,7 @@ class Line:
         self._journal.acknowledge(self._seen)
 
     def _send(self, number: int | None) -> None:
-        self._hold(Sent(number, self._last, self._announced))
+        hold(self._laws[Sent,], Sent(number, self._last, self._announced), self._tally)
         if number is None:
             return
         self._last = number
@@ -118,6 +120,3 @@ class Line:
         """The highest number that may be gone, by our own account."""
         old = [number for number, at in self._sent_at.items() if now - at > _TTL_S]
         return max([self._acknowledged, *old])
-
-    def _hold(self, subject: Sent | Resumed) -> None:
-        hold(laws_for("line", type(subject)), subject, self._tally)
