@@ -62,6 +62,7 @@ from duplex_server.runtime.offload import Offload
 from duplex_server.runtime.output_buffer import DuplexOutputBuffer, OutputLimits
 from duplex_server.runtime.services import EngineServices, RunnerOwner
 from duplex_server.runtime.session_runner import PERFORMERS, DuplexSessionRunner
+from duplex_server.runtime.stage_outputs import MOST_PER_TURN
 from duplex_server.runtime.timers import Timers
 from duplex_server.stages import RequestCancelledError, StageUnavailableError
 from patience import eventually
@@ -658,3 +659,46 @@ async def test_too_many_waiting_outputs_are_refused(bench: Callable[..., Bench])
     subject.runner.stage_output(output(), 900)
     subject.runner.stage_output(output(), 200)
     assert subject.of(OutputRefused) == [OutputRefused((), "stage_output")]
+
+
+async def test_one_turn_of_the_loop_carries_out_so_many_outputs_and_the_next_ones_the_rest(
+    bench: Callable[..., Bench],
+) -> None:
+    subject = bench()
+    for number in range(3 * MOST_PER_TURN):
+        subject.runner.stage_output(output(epoch=number), 1)
+    subject.runner.stages_idle(0)
+    carried_out = [len(subject.session.seen)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+        carried_out.append(len(subject.session.seen))
+    whole = 3 * MOST_PER_TURN
+    assert carried_out == [MOST_PER_TURN, 2 * MOST_PER_TURN, whole, whole + 1]
+    assert [item.output.epoch for item in subject.of(StageOutputReceived)] == list(range(whole))
+    assert type(subject.session.seen[-1]) is StagesIdle
+
+
+async def test_outputs_that_come_one_by_one_never_wait_for_a_turn(
+    bench: Callable[..., Bench],
+) -> None:
+    subject = bench()
+    for number in range(3 * MOST_PER_TURN):
+        subject.runner.stage_output(output(), 1)
+        assert len(subject.of(StageOutputReceived)) == number + 1
+        await asyncio.sleep(0)
+
+
+async def test_a_cancel_overtakes_the_outputs_that_wait_for_their_turn(
+    bench: Callable[..., Bench],
+) -> None:
+    subject = bench()
+    for _ in range(3 * MOST_PER_TURN):
+        subject.runner.stage_output(output(epoch=0), 1)
+    subject.on(CommandReceived, AbortRequests(7, ("r",), 0.0, 1))
+    subject.runner.feed(HEARTBEAT)
+    subject.runner.stage_output(output(epoch=1), 1)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    epochs = [item.output.epoch for item in subject.of(StageOutputReceived)]
+    assert epochs == [0] * MOST_PER_TURN + [1]
+    assert subject.of(OutputRefused) == []

@@ -1,8 +1,9 @@
 """Stage outputs that wait for their client: a model may be faster than a person can listen.
 
 While the output buffer is more than half full and its reader is alive, what stages produce waits
-here, so that a long answer made in a moment does not overflow a client that reads. Commands never
-pass through here.
+here, so that a long answer made in a moment does not overflow a client that reads. And however much
+a step hands out, one turn of the loop carries out only so much of it for one session: the rest goes
+on in the turns after it, behind what arrived meanwhile. Commands never pass through here.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["HeldOutputs"]
 
+MOST_PER_TURN = 64
+"""Outputs of one session in one turn of the loop: some five milliseconds' worth."""
+
 StageInput = StageOutputReceived | StagesIdle
 
 
@@ -29,6 +33,7 @@ class HeldOutputs:
         "_bytes",
         "_closed",
         "_feed",
+        "_left",
         "_limit",
         "_output",
         "_services",
@@ -52,6 +57,7 @@ class HeldOutputs:
         self._waiting: deque[tuple[StageInput, int]] | None = None
         self._bytes = 0
         self._closed = False
+        self._left = MOST_PER_TURN
         self._stalled = services.timers.deadline(self.release)
 
     def __len__(self) -> int:
@@ -61,8 +67,8 @@ class HeldOutputs:
         """Hand an output on now, or keep it until there is room."""
         if self._closed:
             return
-        if not self._waiting and not self._output.holds_back():
-            self._feed(item)
+        if self._left and not self._waiting and not self._output.holds_back():
+            self._hand_on(item)
             return
         if self._bytes + size > self._limit:
             self._feed(OutputRefused((), "stage_output"))
@@ -75,10 +81,10 @@ class HeldOutputs:
 
     def release(self) -> None:
         """Hand on what may go now: the reader took something, or has stopped reading."""
-        while self._waiting and not self._output.holds_back():
+        while self._left and self._waiting and not self._output.holds_back():
             item, size = self._waiting.popleft()
             self._bytes -= size
-            self._feed(item)
+            self._hand_on(item)
         self._rearm()
 
     def drop_older(self, epoch: int) -> None:
@@ -96,6 +102,18 @@ class HeldOutputs:
         self._bytes = 0
         self._stalled.close()
         self._feed = _ignore
+
+    def _hand_on(self, item: StageInput) -> None:
+        self._left -= 1
+        if not self._left:
+            # Nobody counts turns: a new share is given out in the turn after the old one was used
+            # up, so that no turn has more than one.
+            self._services.loop.call_soon(self._next_share)
+        self._feed(item)
+
+    def _next_share(self) -> None:
+        self._left = MOST_PER_TURN
+        self.release()
 
     def _rearm(self) -> None:
         # A reader that takes something calls ``release``; one that stalls is found by the clock.
