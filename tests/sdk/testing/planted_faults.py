@@ -112,7 +112,7 @@ PLANTED = (
     fault(
         "a lease operation never ends",
         "append_queue:AppendQueue._leave",
-        'self._state.lease.end_operation(f"append-{append.op}")',
+        "self._state.lease.end_operation(append.operation)",
         "pass",
         38,
     ),
@@ -406,7 +406,7 @@ PLANTED = (
     fault(
         "an update is told and changes nothing",
         "update_flow:UpdateFlow._publish",
-        "state.config = candidate",
+        "state.adopt(candidate)",
         "pass",
         14,
     ),
@@ -504,7 +504,7 @@ PLANTED = (
     fault(
         "a stale number is taken",
         "append_sequence:AppendSequence.commit",
-        "if reservation.base != self._base():",
+        "if reservation.base != self._moves:",
         "if False:",
         35,
     ),

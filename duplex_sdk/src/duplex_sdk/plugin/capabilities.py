@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
+
+from .read_only import ReadOnlyDict
 
 if TYPE_CHECKING:
     from duplex_sdk.stage import Json
@@ -94,7 +97,7 @@ class DuplexCapabilities:
     supports_core_resumable_request: bool = True
     supports_chat_completions: bool = False
     text_turn_priming_units: int = 0
-    session_defaults: Mapping[str, Json] = field(default_factory=lambda: _NOTHING)
+    session_defaults: Mapping[str, Json] = field(default_factory=lambda: _NOTHING, hash=False)
 
     def __post_init__(self) -> None:
         unknown = self.accepted_modalities - _MODALITIES
@@ -162,7 +165,13 @@ class DuplexCapabilities:
         return self.input_sample_rate_hz * self.chunk_period_ms // 1000
 
     def as_dict(self) -> dict[str, Any]:
-        """What a client sees: a fresh dict of JSON values, modality sets sorted."""
+        """What a client sees: JSON values, modality sets sorted.
+
+        Every session shows it and none can change it, so it is made once.
+        """
+        return _shown(self)
+
+    def _as_clients_see_it(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"implementation_level": self.implementation_level}
         for item in fields(self):
             if item.name in _ENGINE_ONLY:
@@ -189,6 +198,11 @@ class DuplexCapabilities:
         if missing:
             return f"this model needs {' and '.join(missing)} in every append"
         return None
+
+
+@lru_cache(maxsize=64)
+def _shown(capabilities: DuplexCapabilities) -> ReadOnlyDict:
+    return ReadOnlyDict(capabilities._as_clients_see_it())
 
 
 SUPPORT_NAMES = frozenset(

@@ -95,9 +95,16 @@ def _shared_fields(config: DuplexSessionConfig) -> dict[str, Any]:
     shown |= {name: getattr(config, name) for name in _ALWAYS}
     values: Mapping[str, Any] = {name: getattr(config, name) for name in _WHEN_SET}
     shown |= {name: value for name, value in values.items() if value is not None}
-    # Through JSON: lists where we keep tuples, and nothing shared with the configuration.
-    fresh: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(shown))
-    return fresh
+    return {name: _fresh(value) for name, value in shown.items()}
+
+
+def _fresh(value: Any) -> Any:
+    """Lists where we keep tuples, and nothing shared with the configuration that can change."""
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, dict):
+        return {name: _fresh(inner) for name, inner in value.items()}
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _output(config: DuplexSessionConfig) -> dict[str, Any]:

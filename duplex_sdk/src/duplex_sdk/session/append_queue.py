@@ -8,8 +8,9 @@ back or compensated.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from duplex_sdk.plugin import (
     AppendPiece,
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Append", "AppendQueue"]
 
 
-@dataclass(slots=True, eq=False)
-class Append:
+class Append(msgspec.Struct, eq=False):
     """One unit on its way.
 
     Attributes:
@@ -52,6 +52,7 @@ class Append:
         continuation: nobody said it: it only keeps the model going.
         reads: calls of functions whose results the model gets with it.
         queued_at: since when it waits for the stage, seconds.
+        operation: the work of the lease that it is, from its plan to its end.
         given_up: it is too late to be submitted; its bytes go when its turn comes, since units
             leave the buffer in their order.
     """
@@ -63,13 +64,14 @@ class Append:
     answers: bool = False
     early: bool = False
     turn_items: frozenset[str] = frozenset()
-    covers: list[RetainedPiece] = field(default_factory=list)
+    covers: list[RetainedPiece] = []
     conversation: tuple[Mapping[str, Any], ...] | None = None
     beside: Response | None = None
     continuation: bool = False
     reads: tuple[str, ...] = ()
     queued_at: float = 0.0
     given_up: bool = False
+    operation: str = ""
     op: int = 0
     numbers: AppendReservation | None = None
     context: DuplexStageRequestContext | None = None
@@ -115,6 +117,17 @@ class AppendQueue:
         failed: told of the units that failed together, the cause first, with the reason.
     """
 
+    __slots__ = (
+        "_accepted",
+        "_buffer",
+        "_called_off",
+        "_current",
+        "_failed",
+        "_queue",
+        "_state",
+        "contexts",
+    )
+
     def __init__(
         self,
         state: SessionState,
@@ -136,17 +149,15 @@ class AppendQueue:
     @property
     def idle(self) -> bool:
         """Whether every unit of the conversation has settled."""
-        current = self._current
-        if current is None and not self._queue:
-            # Asked after every step, and true after nearly all.
-            return True
         return all(append.beside is not None for append in self.under_way)
 
     @property
     def answering(self) -> bool:
         """Whether a unit that is to be answered is under way."""
         current = self._current
-        return (current is not None and current.answers) or any(a.answers for a in self._queue)
+        if current is not None and current.answers:
+            return True
+        return any(append.answers for append in self._queue)
 
     @property
     def moving_bytes(self) -> int:
@@ -198,8 +209,9 @@ class AppendQueue:
         if beside is None and (state.native or append.asks):
             append.reads = state.tools.unread
         append.op = state.next_op()
+        append.operation = f"append-{append.op}"
         self._current = append
-        state.lease.begin_operation(f"append-{append.op}")
+        state.lease.begin_operation(append.operation)
         contexts.register(context)
         state.do(
             PlanAppend(
@@ -234,9 +246,8 @@ class AppendQueue:
             self._fail(append, fault)
             return
         assert append.context is not None
-        self._state.lease.end_operation(f"append-{append.op}")
+        assert append.numbers is not None
         append.op = self._state.next_op()
-        self._state.lease.begin_operation(f"append-{append.op}")
         self._state.do(
             SubmitUnit(
                 append.op,
@@ -245,7 +256,7 @@ class AppendQueue:
                     prompt=item.plan.prompt,
                     already_submitted=self._state.requests.is_submitted(append.context.request_id),
                     resumable=self._state.capabilities.supports_core_resumable_request,
-                    seq=append.numbers.seq if append.numbers is not None else 0,
+                    seq=append.numbers.seq,
                 ),
             )
         )
@@ -333,7 +344,7 @@ class AppendQueue:
                 self._buffer.reclaim(append.held)
 
     def _leave(self, append: Append) -> None:
-        self._state.lease.end_operation(f"append-{append.op}")
+        self._state.lease.end_operation(append.operation)
         self._current = None
 
     def end_epoch(self) -> list[Append]:

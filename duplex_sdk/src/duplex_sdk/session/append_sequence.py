@@ -21,23 +21,26 @@ class AppendReservation(msgspec.Struct, frozen=True, gc=False):
         fence: what the append is bound to.
         seq: 1, 2, 3, ... in its epoch.
         turn_seq: 1, 2, 3, ... in its turn.
-        base: where the sequence stood when it was prepared.
+        base: how often the sequence had moved when it was prepared.
     """
 
     fence: DuplexFence
     seq: int
     turn_seq: int
-    base: tuple[tuple[int, int], int, int, tuple[int, int] | None]
+    base: int
 
 
 class AppendSequence:
     """Which fence is accepted, and how many appends were accepted under it."""
 
+    __slots__ = ("_accepted", "_last", "_moves", "_seq", "_turn_seq")
+
     def __init__(self, session_id: str) -> None:
         self._accepted = DuplexFence(session_id)
         self._seq = 0
         self._turn_seq = 0
-        self._turn_key: tuple[int, int] | None = None
+        self._last: DuplexFence | None = None
+        self._moves = 0
 
     @property
     def accepted_fence(self) -> DuplexFence:
@@ -64,7 +67,9 @@ class AppendSequence:
         if fence.epoch != self._accepted.epoch:
             self._seq = 0
             self._turn_seq = 0
-            self._turn_key = None
+            self._last = None
+        if fence != self._accepted:
+            self._moves += 1
         self._accepted = fence
 
     def prepare(self, fence: DuplexFence) -> AppendReservation:
@@ -75,12 +80,12 @@ class AppendSequence:
         """
         self._check(fence)
         same_epoch = fence.epoch == self._accepted.epoch
-        same_turn = same_epoch and self._turn_key == fence.position
+        same_turn = same_epoch and self._last == fence
         return AppendReservation(
             fence,
             seq=(self._seq if same_epoch else 0) + 1,
             turn_seq=(self._turn_seq if same_turn else 0) + 1,
-            base=self._base(),
+            base=self._moves,
         )
 
     def commit(self, reservation: AppendReservation) -> None:
@@ -89,17 +94,17 @@ class AppendSequence:
         Raises:
             StaleAppendError: something came between; nothing changed.
         """
-        if reservation.base != self._base():
+        if reservation.base != self._moves:
             raise StaleAppendError(f"append {reservation.seq} was prepared on an older state")
         self.accept_fence(reservation.fence)
         self._seq = reservation.seq
         self._turn_seq = reservation.turn_seq
-        self._turn_key = reservation.fence.position
-
-    def _base(self) -> tuple[tuple[int, int], int, int, tuple[int, int] | None]:
-        return (self._accepted.position, self._seq, self._turn_seq, self._turn_key)
+        self._last = reservation.fence
+        self._moves += 1
 
     def _check(self, fence: DuplexFence) -> None:
         accepted = self._accepted
+        if fence is accepted:
+            return
         if fence.session_id != accepted.session_id or fence.position < accepted.position:
             raise DuplexFenceMismatchError(accepted, fence)

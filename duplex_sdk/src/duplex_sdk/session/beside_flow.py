@@ -43,6 +43,8 @@ class BesideFlow:
         responses: tells of them.
     """
 
+    __slots__ = ("_appends", "_responses", "_state")
+
     def __init__(self, state: SessionState, appends: AppendQueue, responses: ResponseFlow) -> None:
         self._state = state
         self._appends = appends

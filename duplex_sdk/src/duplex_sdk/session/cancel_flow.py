@@ -46,6 +46,8 @@ class CancelFlow:
             there were any.
     """
 
+    __slots__ = ("_beside", "_open_turn", "_responses", "_state", "_take_held", "_transcripts")
+
     def __init__(
         self,
         state: SessionState,

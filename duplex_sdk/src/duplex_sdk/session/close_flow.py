@@ -30,6 +30,21 @@ __all__ = ["CloseFlow"]
 class CloseFlow:
     """Ends one session."""
 
+    __slots__ = (
+        "_appends",
+        "_beside",
+        "_buffer",
+        "_details",
+        "_expired",
+        "_line",
+        "_reason",
+        "_release_op",
+        "_request_ids",
+        "_responses",
+        "_state",
+        "deadline",
+    )
+
     def __init__(
         self,
         state: SessionState,
@@ -61,7 +76,7 @@ class CloseFlow:
             return
         self._reason, self._expired, self._details = reason, expired, details or {}
         self._end_response()
-        state.phase = Phase.CLOSING
+        state.enter(Phase.CLOSING)
         state.lease.mark_terminal(reason)
         self._forget_input()
         state.do(MarkClosing(reason, expired))
@@ -71,6 +86,7 @@ class CloseFlow:
             state.close_stream(request_id)
         self._release_op = state.next_op()
         self.deadline = state.now + state.limits.close_timeout_s
+        state.deadline_moved = True
         state.do(ReleaseStages(self._release_op, submitted, reserved))
 
     def _end_response(self) -> None:
@@ -113,7 +129,7 @@ class CloseFlow:
 
     def _tell(self) -> None:
         state = self._state
-        state.phase = Phase.CLOSED
+        state.enter(Phase.CLOSED)
         self.deadline = None
         kind = "session.expired" if self._expired else "session.closed"
         state.emit(

@@ -78,6 +78,8 @@ SIGNALLED_STATES = {
 class CommandDesk:
     """Gives every command to the flow that carries it out."""
 
+    __slots__ = ("_flows", "_state")
+
     def __init__(self, state: SessionState, flows: Flows) -> None:
         self._state = state
         self._flows = flows

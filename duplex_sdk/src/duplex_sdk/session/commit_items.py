@@ -39,6 +39,8 @@ class CommitItems:
         transcripts: the words of committed items.
     """
 
+    __slots__ = ("_state", "_transcripts", "_utterance")
+
     def __init__(self, state: SessionState, utterance: Utterance, transcripts: Transcripts) -> None:
         self._state = state
         self._utterance = utterance

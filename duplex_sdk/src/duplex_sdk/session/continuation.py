@@ -35,7 +35,22 @@ class ContinuationScheduler:
     Args:
         period_s: length of one unit.
         auto_responds: the session answers unasked: more units per owner, the last one listens.
+
+    Attributes:
+        deadline: when the pending unit is due, None without one.
+        owner: for whom a unit is pending or was given last.
     """
+
+    __slots__ = (
+        "_anchor",
+        "_auto_responds",
+        "_budget",
+        "_last_deadline",
+        "_period_s",
+        "_units",
+        "deadline",
+        "owner",
+    )
 
     def __init__(self, period_s: float, *, auto_responds: bool) -> None:
         if period_s <= 0:
@@ -44,25 +59,15 @@ class ContinuationScheduler:
         self._auto_responds = auto_responds
         self._budget = AUTO_BUDGET if auto_responds else TURN_BUDGET
         self._anchor: float | None = None
-        self._owner: str | None = None
+        self.owner: str | None = None
         self._units = 0
         self._last_deadline: float | None = None
-        self._deadline: float | None = None
-
-    @property
-    def owner(self) -> str | None:
-        """For whom a unit is pending or was given last."""
-        return self._owner
+        self.deadline: float | None = None
 
     @property
     def units(self) -> int:
         """Units given to this owner."""
         return self._units
-
-    @property
-    def deadline(self) -> float | None:
-        """When the pending unit is due, None without one."""
-        return self._deadline
 
     @property
     def exhausted(self) -> bool:
@@ -80,7 +85,7 @@ class ContinuationScheduler:
         self._anchor = now
         if not continuation:
             self._last_deadline = None
-            self._deadline = None
+            self.deadline = None
 
     def schedule(self, owner: str, now: float) -> bool:
         """Ask for the next silent unit; a pending one stays as it is.
@@ -88,43 +93,43 @@ class ContinuationScheduler:
         Returns:
             False when the owner's budget is used up: its response must end.
         """
-        if owner != self._owner:
-            self._owner = owner
+        if owner != self.owner:
+            self.owner = owner
             self._units = 0
-            self._deadline = None
+            self.deadline = None
         if self.exhausted:
-            self._deadline = None
+            self.deadline = None
             return False
-        if self._deadline is None:
-            self._deadline = self._next_deadline(now)
+        if self.deadline is None:
+            self.deadline = self._next_deadline(now)
         return True
 
     def rebind(self, owner: str) -> None:
         """The response opened during the wait: the pending unit, and the count, are now its."""
-        if self._owner is not None:
-            self._owner = owner
+        if self.owner is not None:
+            self.owner = owner
 
     def take_due(self, now: float) -> Continuation | None:
         """The pending unit if its time has come; it then is no longer pending."""
-        if self._deadline is None or self._owner is None or now < self._deadline:
+        if self.deadline is None or self.owner is None or now < self.deadline:
             return None
-        late = now - self._deadline > self._period_s
-        self._last_deadline = now if late else self._deadline
-        self._deadline = None
+        late = now - self.deadline > self._period_s
+        self._last_deadline = now if late else self.deadline
+        self.deadline = None
         self._units += 1
         last = self._auto_responds and self.exhausted
-        return Continuation(self._owner, self._units, force_listen=last)
+        return Continuation(self.owner, self._units, force_listen=last)
 
     def supersede(self) -> None:
         """Real input is there: the pending unit is not wanted, its owner stays."""
-        self._deadline = None
+        self.deadline = None
 
     def clear(self) -> None:
         """The owner is gone (its epoch, turn or response ended)."""
-        self._owner = None
+        self.owner = None
         self._units = 0
         self._last_deadline = None
-        self._deadline = None
+        self.deadline = None
 
     def _next_deadline(self, now: float) -> float:
         if self._last_deadline is not None:

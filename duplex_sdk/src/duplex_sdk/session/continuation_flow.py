@@ -29,7 +29,22 @@ class ContinuationFlow:
         buffer: real input in it goes before any silence.
         appends: carries the units.
         limit_reached: ends the response that has had all its units.
+
+    Attributes:
+        enabled: whether this model goes on only with input.
+        scheduler: when the next silent unit is due.
     """
+
+    __slots__ = (
+        "_appends",
+        "_buffer",
+        "_epoch",
+        "_limit_reached",
+        "_samples",
+        "_state",
+        "enabled",
+        "scheduler",
+    )
 
     def __init__(
         self,
@@ -44,44 +59,44 @@ class ContinuationFlow:
         self._appends = appends
         self._limit_reached = limit_reached
         self._samples = _samples(state)
+        self.enabled = self._samples > 0
         self._epoch = 0
         period_s = (state.capabilities.chunk_period_ms or 1000) / 1000
-        self._scheduler = ContinuationScheduler(period_s, auto_responds=state.auto_responds)
-
-    @property
-    def enabled(self) -> bool:
-        """Whether this model goes on only with input."""
-        return self._samples > 0
+        self.scheduler = ContinuationScheduler(period_s, auto_responds=state.auto_responds)
 
     @property
     def deadline(self) -> float | None:
-        """When to look again, None while nothing depends on the time."""
-        return self._scheduler.deadline if self._appends.idle and self._state.open else None
+        """When a silent unit is due; None without one, and once only the stage is waited for."""
+        due = self.scheduler.deadline
+        return due if due is not None and due > self._state.now and self._state.open else None
 
     def accepted(self, append: Append) -> None:
         """Stage 0 took a unit; a real one takes the place of a silent one."""
         if self.enabled:
-            self._scheduler.accepted(self._state.now, continuation=append.continuation)
+            self.scheduler.accepted(self._state.now, continuation=append.continuation)
 
     def wanted(self) -> None:
         """The model is to go on, and nothing else may make it."""
         if not self.enabled:
             return
         self._epoch = self._state.epoch
-        self._adopt()
-        if not self._scheduler.schedule(self._owner(), self._state.now):
+        owner = self._owner()
+        if owner != self.scheduler.owner:
+            self._adopt()
+        if not self.scheduler.schedule(owner, self._state.now):
             self._state.later(self._exhausted)
+        self._state.deadline_moved = True
 
     @property
     def awaited(self) -> bool:
         """Whether an answer is awaited that no response was opened for yet."""
-        if self._scheduler.owner is None or self._state.response is not None:
+        if self.scheduler.owner is None or self._state.response is not None:
             return False
         return self._is_current()
 
     def look(self) -> None:
-        """See whether a unit is due and still wanted."""
-        state, scheduler = self._state, self._scheduler
+        """A unit is due: see whether it is still wanted."""
+        state, scheduler = self._state, self.scheduler
         deadline = scheduler.deadline
         if deadline is None or state.now < deadline or not self._appends.idle or not state.open:
             return
@@ -94,7 +109,7 @@ class ContinuationFlow:
 
     def _is_current(self) -> bool:
         """Whether neither the response, the turn nor the epoch has changed since."""
-        return self._epoch == self._state.epoch and self._scheduler.owner == self._owner()
+        return self._epoch == self._state.epoch and self.scheduler.owner == self._owner()
 
     def _owner(self) -> str:
         response = self._state.response
@@ -104,9 +119,9 @@ class ContinuationFlow:
 
     def _adopt(self) -> None:
         """A response that opened during the wait takes the pending unit over."""
-        response, owner = self._state.response, self._scheduler.owner
+        response, owner = self._state.response, self.scheduler.owner
         if response is not None and owner == f"model-turn:{response.turn_id}":
-            self._scheduler.rebind(f"response:{response.id}")
+            self.scheduler.rebind(f"response:{response.id}")
 
     def _try_again(self) -> bool:
         """Whole units that came back from a failure go before any silence; whether there were."""
@@ -148,7 +163,7 @@ class ContinuationFlow:
         )
 
     def _exhausted(self) -> None:
-        self._scheduler.clear()
+        self.scheduler.clear()
         if self._state.response is not None:
             self._limit_reached()
 

@@ -22,6 +22,8 @@ class ConversationItems:
     end takes no memory without end.
     """
 
+    __slots__ = ("_after", "_before", "_items", "_last", "_limit", "_size")
+
     def __init__(self, limit: int = 8 * 1024 * 1024) -> None:
         self._limit = limit
         self._size = 0

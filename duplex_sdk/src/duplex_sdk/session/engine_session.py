@@ -20,6 +20,7 @@ What happens in a step is spread over flows, one per idea, which work on one ``S
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .command_desk import CommandDesk
@@ -99,6 +100,8 @@ class DuplexEngineSession:
         DuplexConfigError: the plugin cannot name the voice.
     """
 
+    __slots__ = ("__weakref__", "_desk", "_flows", "_life", "_state")
+
     def __init__(
         self,
         session_id: str,
@@ -148,7 +151,7 @@ class DuplexEngineSession:
 
     @property
     def public_session(self) -> dict[str, Any]:
-        """The session object as clients see it, a fresh dict."""
+        """The session object as clients see it; the same one while nothing of it changes."""
         return self._state.public_session()
 
     @property
@@ -238,13 +241,14 @@ class DuplexEngineSession:
         state.now = now
         state.effects = []
         try:
-            HANDLERS[type(item)](self, item)
+            HANDLERS[type(item)](self)(item)
             self._flows.go_on()
         except Exception as error:
             # A fault of ours or of a plugin's buffer: it must not take the session with it.
             state.do(Report("error", f"handling {type(item).__name__} failed: {error!r}"))
             state.fail("internal_error", "an unexpected failure; the session goes on")
-        self._life.arm()
+        if state.deadline_moved or state.turn_input.held_start is not None:
+            self._life.arm()
         return tuple(state.effects) if not state.overflowed else self._told()
 
     def _told(self) -> tuple[Effect, ...]:
@@ -256,23 +260,23 @@ class DuplexEngineSession:
 
 
 # One table for all sessions: one for each, of bound methods, takes two KiB.
-HANDLERS: dict[type[Any], Callable[[DuplexEngineSession, Any], None]] = {
-    Started: lambda session, item: session._life.started(item),
-    CommandReceived: lambda session, item: session._desk.receive(item),
-    AudioDecoded: lambda session, item: session._flows.line.decoded(item),
-    InputConfigured: lambda session, item: session._flows.updates.configured(item),
-    AppendPlanned: lambda session, item: session._flows.appends.planned(item),
-    UnitSubmitted: lambda session, item: session._flows.appends.submitted(item),
-    RequestsAborted: lambda session, item: session._flows.cancels.aborted(item),
-    StagesReleased: lambda session, item: session._flows.closing.released(item),
-    QueuedAudioDropped: lambda session, item: session._flows.cancels.audio_dropped(item),
-    StageOutputReceived: lambda session, item: session._flows.outputs.received(item),
-    StagesIdle: lambda session, item: session._flows.outputs.idle(item),
-    OutputRefused: lambda session, item: session._flows.overflow.refused(item),
-    TimerFired: lambda session, item: session._life.timer_fired(item),
-    StageFailed: lambda session, item: session._flows.outputs.stage_failed(item),
-    LeaseTouched: lambda session, item: session._life.touched(item),
-    LeaseDetached: lambda session, item: session._life.detached(item),
-    LeaseResumed: lambda session, item: session._life.resumed(item),
-    CloseRequested: lambda session, item: session._life.close_requested(item),
+HANDLERS: dict[type[Any], Callable[[DuplexEngineSession], Callable[[Any], None]]] = {
+    Started: attrgetter("_life.started"),
+    CommandReceived: attrgetter("_desk.receive"),
+    AudioDecoded: attrgetter("_flows.line.decoded"),
+    InputConfigured: attrgetter("_flows.updates.configured"),
+    AppendPlanned: attrgetter("_flows.appends.planned"),
+    UnitSubmitted: attrgetter("_flows.appends.submitted"),
+    RequestsAborted: attrgetter("_flows.cancels.aborted"),
+    StagesReleased: attrgetter("_flows.closing.released"),
+    QueuedAudioDropped: attrgetter("_flows.cancels.audio_dropped"),
+    StageOutputReceived: attrgetter("_flows.outputs.received"),
+    StagesIdle: attrgetter("_flows.outputs.idle"),
+    OutputRefused: attrgetter("_flows.overflow.refused"),
+    TimerFired: attrgetter("_life.timer_fired"),
+    StageFailed: attrgetter("_flows.outputs.stage_failed"),
+    LeaseTouched: attrgetter("_life.touched"),
+    LeaseDetached: attrgetter("_life.detached"),
+    LeaseResumed: attrgetter("_life.resumed"),
+    CloseRequested: attrgetter("_life.close_requested"),
 }

@@ -27,6 +27,8 @@ class EventSizer:
     is worked out once: rendering each would cost more than all else on its way.
     """
 
+    __slots__ = ("_audio_key", "_audio_rest", "_text_key", "_text_rest")
+
     def __init__(self) -> None:
         self._audio_key: tuple[object, ...] | None = None
         self._audio_rest = 0

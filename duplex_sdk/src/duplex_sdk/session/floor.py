@@ -19,6 +19,8 @@ class Floor:
         appends: input under way may be on its way to an answer.
     """
 
+    __slots__ = ("_appends", "_state")
+
     def __init__(self, state: SessionState, appends: AppendQueue) -> None:
         self._state = state
         self._appends = appends

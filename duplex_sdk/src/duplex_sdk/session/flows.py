@@ -41,6 +41,28 @@ __all__ = ["Flows"]
 class Flows:
     """Makes the flows and joins them: each knows the ones below it, the rest goes by callbacks."""
 
+    __slots__ = (
+        "_state",
+        "appends",
+        "beside",
+        "buffer",
+        "cancels",
+        "closing",
+        "commits",
+        "continuations",
+        "creates",
+        "floor",
+        "intake",
+        "items",
+        "lateness",
+        "line",
+        "open_turn",
+        "outputs",
+        "overflow",
+        "responses",
+        "updates",
+    )
+
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self.buffer = buffer = InputBuffer(state.model_state.audio_buffer, state.input_bytes, 0)
@@ -148,20 +170,27 @@ class Flows:
             while state.followups:
                 state.followups.pop(0)()
             self.line.advance()
-            self.lateness.look()
-            self.continuations.look()
-            self.outputs.silence_watch.look()
-            self.intake.settle_speech()
+            now, due = state.now, self.continuations.scheduler.deadline
+            if now >= self.lateness.looks_at:
+                self.lateness.look()
+            if due is not None and now >= due:
+                self.continuations.look()
+            if self.outputs.silence_watch.deadline is not None:
+                self.outputs.silence_watch.look()
+            if state.turn_input.held_start is not None:
+                self.intake.settle_speech()
             if not state.followups:
                 return
 
     def _append_accepted(self, append: Append) -> None:
         state = self._state
         assert append.context is not None
-        with state.contained("begin_request"):
+        try:
             state.plugin.data_plane.begin_request(
                 append.context.request_id, state=state.model_state
             )
+        except Exception as error:
+            state.hook_failed("begin_request", error)
         self.lateness.accepted(append)
         if append.beside is not None:
             self.beside.settled(append.beside)

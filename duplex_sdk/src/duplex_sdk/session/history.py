@@ -38,6 +38,8 @@ class ConversationHistory(HistoryItems):
     said, so that repeated cuts never add up.
     """
 
+    __slots__ = ("_early_caps", "_finished", "_retained")
+
     def __init__(self, limits: HistoryLimits | None = None) -> None:
         limits = limits or HistoryLimits()
         super().__init__(MessageLog(limits))

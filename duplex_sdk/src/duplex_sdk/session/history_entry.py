@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .read_only import ReadOnlyDict, read_only
+from duplex_sdk.plugin.read_only import ReadOnlyDict, read_only
+
 from .spoken_text import SpokenText
 
 if TYPE_CHECKING:

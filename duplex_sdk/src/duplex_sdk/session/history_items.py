@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from duplex_sdk.plugin.read_only import ReadOnlyDict
+
 from .history_entry import (
     HistoryEntry,
     audio_message,
@@ -13,7 +15,6 @@ from .history_entry import (
     message,
     with_transcript,
 )
-from .read_only import ReadOnlyDict
 
 if TYPE_CHECKING:
     from .message_log import MessageLog
@@ -26,6 +27,8 @@ class HistoryItems:
 
     Places without a message are invisible. What is in them of responses is their subclass's.
     """
+
+    __slots__ = ("_log", "_unanswered")
 
     def __init__(self, log: MessageLog) -> None:
         self._log = log

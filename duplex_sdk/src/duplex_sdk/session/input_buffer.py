@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from duplex_sdk.plugin import AppendPiece, PcmReservation
 
@@ -18,19 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["InputBuffer", "TakenUnit"]
 
 
-@dataclass(frozen=True, slots=True)
-class TakenUnit:
+class TakenUnit(msgspec.Struct, frozen=True):
     """A unit taken out of the buffer, with the bytes it occupies."""
 
+    piece: AppendPiece
     reservation: PcmReservation
     held: Reservation
-
-    @property
-    def piece(self) -> AppendPiece:
-        """The unit."""
-        unit = self.reservation.unit
-        assert unit is not None, "a buffer hands out reservations of units only, commits apart"
-        return unit
 
 
 class InputBuffer:
@@ -41,6 +35,8 @@ class InputBuffer:
         ledger: where its bytes are counted.
         preroll_ms: how much of the silence before an utterance is kept.
     """
+
+    __slots__ = ("_buffer", "_held", "_ledger", "_operations", "_preroll", "_preroll_held")
 
     def __init__(self, buffer: PcmAppendBuffer, ledger: ByteLedger, preroll_ms: int) -> None:
         self._buffer = buffer
@@ -145,7 +141,9 @@ class InputBuffer:
         self._preroll_held.resize(0)
 
     def _taken(self, reservation: PcmReservation) -> TakenUnit:
-        return TakenUnit(reservation, self._held.split(reservation.byte_count))
+        unit = reservation.unit
+        assert unit is not None, "a buffer hands out reservations of units only, commits apart"
+        return TakenUnit(unit, reservation, self._held.split(reservation.byte_count))
 
     def _settle(self) -> None:
         self._held.resize(self._buffer.pending_byte_count)

@@ -46,6 +46,17 @@ class Intake:
         turn_ended: the detector heard a turn end; it commits.
     """
 
+    __slots__ = (
+        "_barge_in",
+        "_buffer",
+        "_floor",
+        "_open_turn",
+        "_responses",
+        "_state",
+        "_turn_ended",
+        "_utterance",
+    )
+
     def __init__(
         self,
         state: SessionState,
@@ -87,7 +98,8 @@ class Intake:
         decision = self._overlap(command, verdict, audio, speech)
         self._tell_begin(verdict, began_ms, speech=speech, decision=decision)
         self._carry_out(command, verdict, audio, speech, decision)
-        self._tell_end(verdict)
+        if verdict.marks:
+            self._tell_end(verdict)
 
     def _survives(self, command: AppendAudio, item: AudioDecoded) -> bool:
         """Whether the audio is sound although something failed: then only the detector did."""
@@ -102,7 +114,7 @@ class Intake:
 
     def detector_lost(self, message: str) -> None:
         """The detector failed: the session goes on without one."""
-        self._state.detector_works = False
+        self._state.trust_detector(False)
         self._state.fail("server_vad_unavailable", message)
 
     def _settle_overlap(self) -> None:
@@ -227,15 +239,16 @@ class Intake:
         state = self._state
         hold = decision is not None and state.config.overlap_policy == SUSTAINED
         hold = hold and decision is not None and decision.action != "barge_in"
-        if state.has_detector:
+        if not state.has_detector:
+            if speech and not state.auto_responds:
+                self._utterance.begin(began_ms, hold=hold)
+        elif verdict.marks:
             for mark in verdict.marks:
                 if mark.kind == "started":
                     self._utterance.begin(mark.at_ms, hold=hold)
                 elif any(m.kind == "started" for m in verdict.marks[1:]):
                     # One chunk ends an utterance and begins the next: the end comes first.
                     self._utterance.end(mark.at_ms)
-        elif speech and not state.auto_responds:
-            self._utterance.begin(began_ms, hold=hold)
 
     def _tell_end(self, verdict: SpeechVerdict) -> None:
         """The detector's last word on a chunk; only in turn mode does it end a turn."""
@@ -297,7 +310,7 @@ class Intake:
             audio=audio,
             is_speech=verdict.is_speech,
             force_listen=command.hints.force_listen or (state.native and verdict.active),
-            images=tuple(_image(frame) for frame in command.video_frames),
+            images=tuple(map(_image, command.video_frames)),
         )
         self._open_turn.queue(self._buffer.add(piece, emit=stream and self._floor.emits))
 
@@ -313,7 +326,7 @@ def _onset(verdict: SpeechVerdict) -> bool | None:
     """Whether an utterance began in the chunk; None when no detector ran."""
     if verdict.is_speech is None:
         return None
-    return any(mark.kind == "started" for mark in verdict.marks)
+    return bool(verdict.marks) and any(mark.kind == "started" for mark in verdict.marks)
 
 
 def _image(frame: bytes) -> Image:

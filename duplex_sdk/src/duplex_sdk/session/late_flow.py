@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 from duplex_sdk.audio import rms
@@ -32,7 +33,23 @@ class LateFlow:
         state: the session.
         appends: where units wait.
         end_session: closes the session for a reason.
+
+    Attributes:
+        looks_at: before this time there is nothing to give up and nothing to tell.
     """
+
+    __slots__ = (
+        "_appends",
+        "_end_session",
+        "_lags",
+        "_max_lag_ms",
+        "_state",
+        "_told",
+        "_told_at",
+        "_units",
+        "_watches",
+        "looks_at",
+    )
 
     def __init__(
         self, state: SessionState, appends: AppendQueue, *, end_session: Callable[[str], None]
@@ -44,6 +61,7 @@ class LateFlow:
         if period_ms is None and state.native:
             period_ms = state.capabilities.chunk_period_ms
         self._watches = bool(period_ms)
+        self.looks_at = state.now if period_ms else inf
         self._units = LateUnits((period_ms or 0) / 1000)
         self._max_lag_ms = state.limits.max_unit_lag_ms or max(500.0, 4.0 * (period_ms or 0))
         self._told = (0, 0)
@@ -54,27 +72,32 @@ class LateFlow:
         """The stage took a unit."""
         since = self._state.answers_since
         if self._watches and since is not None:
-            self._units.answered(max(append.queued_at, since), self._state.now)
+            queued_at = append.queued_at
+            if self._units.answered(queued_at if queued_at > since else since, self._state.now):
+                self.looks_at = self._state.now
 
     def look(self) -> None:
         """Give up what is too late, and tell of it."""
         state = self._state
         since = state.answers_since
-        if not self._watches or since is None:
-            return
         oldest = self._appends.oldest
-        if oldest is None:
+        if since is None or oldest is None:
             self._catch_up()
+            self.looks_at = state.now + self._max_lag_ms / 1000
             return
-        lag_ms = (state.now - max(oldest.queued_at, since)) * 1000
+        queued_at = max(oldest.queued_at, since)
+        lag_ms = (state.now - queued_at) * 1000
         overload = False
         if lag_ms <= self._max_lag_ms:
-            # The usual case, after every step: nobody need listen to the units.
+            # The usual case: nobody need listen to the units.
             self._units.lagged(lag_ms)
         else:
             overload = self._give_up(since)
         if state.now >= self._told_at + NEWS_EVERY_S and self._units.totals != self._told:
             self._tell()
+        # All that come later were queued later. What was told must be taken back in time.
+        untold = self._lags or self._units.totals != self._told
+        self.looks_at = state.now if untold else queued_at + self._max_lag_ms / 1000
         if overload:
             self._end_session("overload")
 

@@ -102,6 +102,8 @@ class LateUnits:
         period_s: time a stage has for one unit.
     """
 
+    __slots__ = ("_dropped", "_lag_ms", "_late", "_period_s", "_reported", "_worst_lag_ms")
+
     def __init__(self, period_s: float) -> None:
         self._period_s = period_s
         self._late = 0

@@ -33,11 +33,12 @@ NOTICE_S = 30.0
 class LifeFlow:
     """Starts a session, keeps its lease and its one timer."""
 
+    __slots__ = ("_armed", "_flows", "_notice_at", "_state")
+
     def __init__(self, state: SessionState, flows: Flows) -> None:
         self._state = state
         self._flows = flows
         self._armed: float | None = None
-        self._lease_moved = False
         self._notice_at = _notice_at(state)
 
     def started(self, item: Started) -> None:
@@ -82,7 +83,7 @@ class LifeFlow:
 
     def _lease(self, control_id: str, operate: Callable[[Any, float], Any]) -> None:
         state = self._state
-        self._lease_moved = True
+        state.deadline_moved = True
         fault = None
         try:
             operate(state.lease, state.now)
@@ -98,10 +99,7 @@ class LifeFlow:
     def arm(self) -> None:
         """One timer per session; one that fires early is armed again, so it never moves back."""
         # Interest only puts the lease's end off: until the timer fires it need not be asked again.
-        deadline = None
-        if self._armed is None or self._lease_moved:
-            self._lease_moved = False
-            deadline = self._state.lease.next_deadline()
+        deadline = self._state.lease.next_deadline()
         for at in (
             self._flows.closing.deadline,
             self._held_start_until(),
@@ -114,6 +112,8 @@ class LifeFlow:
         if deadline is not None and (self._armed is None or deadline < self._armed):
             self._armed = deadline
             self._state.do(WakeAt(deadline))
+        # Without a timer the end of any work may bring one: the idle session's.
+        self._state.deadline_moved = self._armed is None
 
     def _tell_expiring(self) -> None:
         """Once, a while before the session has lasted as long as its model can."""
@@ -146,6 +146,7 @@ class LifeFlow:
         del item
         state = self._state
         self._armed = None
+        state.deadline_moved = True
         self._flows.closing.wait_over()
         if not state.open:
             return

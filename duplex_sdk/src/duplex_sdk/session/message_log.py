@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from duplex_sdk.plugin.read_only import ReadOnlyDict
+
 from .history_entry import HistoryEntry
-from .read_only import ReadOnlyDict
 from .refusal import RefusalError
 
 __all__ = ["ENTRY_COST", "ROOT", "HistoryLimits", "MessageLog"]
@@ -39,6 +40,17 @@ class HistoryLimits:
 
 class MessageLog:
     """Places in order; one without a message is only reserved and nobody sees it."""
+
+    __slots__ = (
+        "_by_id",
+        "_entries",
+        "_image_chars",
+        "_images",
+        "_limits",
+        "_size",
+        "_version",
+        "_view",
+    )
 
     def __init__(self, limits: HistoryLimits) -> None:
         self._limits = limits

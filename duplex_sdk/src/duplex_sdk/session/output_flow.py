@@ -44,6 +44,18 @@ class OutputFlow:
         end_session: closes the session for a reason.
     """
 
+    __slots__ = (
+        "_appends",
+        "_beside",
+        "_continuations",
+        "_end_session",
+        "_responses",
+        "_state",
+        "_tools",
+        "_transcripts",
+        "silence_watch",
+    )
+
     def __init__(
         self,
         state: SessionState,
@@ -142,10 +154,15 @@ class OutputFlow:
         state = self._state
         try:
             context = state.plugin.data_plane_context(self.context(item.stage_id, beside))
-            results = state.plugin.data_plane.project(
-                item.output, state=state.model_state, context=context
+            results = tuple(
+                state.plugin.data_plane.project(
+                    item.output, state=state.model_state, context=context
+                )
             )
-            return tuple(_checked(result) for result in results)
+            for result in results:
+                if not isinstance(result, ModelResult):
+                    raise TypeError(f"project must yield ModelResult, got {type(result).__name__}")
+            return results
         except Exception as error:
             message = f"the data plane failed: {error!r}"
             self._fail("runtime_data_plane_stream_failed", message, beside)
@@ -370,9 +387,3 @@ class OutputFlow:
         needed = any(append.answers or append.continuation for append in failed)
         if response is not None and needed:
             self._responses.fail(response, fault)
-
-
-def _checked(result: ModelResult) -> ModelResult:
-    if not isinstance(result, ModelResult):
-        raise TypeError(f"project must yield ModelResult, got {type(result).__name__}")
-    return result

@@ -107,6 +107,20 @@ class OutputQueue:
         limits: the budget.
     """
 
+    __slots__ = (
+        "_closed",
+        "_entries",
+        "_held",
+        "_held_settled",
+        "_held_valid",
+        "_limits",
+        "_ordinary",
+        "_reserve",
+        "_sizer",
+        "_terminal",
+        "_waiting_since",
+    )
+
     def __init__(self, limits: OutputLimits) -> None:
         self._limits = limits
         self._sizer = EventSizer()

@@ -33,6 +33,9 @@ __all__ = ["OverflowFlow"]
 CODE = "output_backpressure"
 MESSAGE = "pending output limit exceeded"
 
+# One for all sessions: an empty set takes 216 bytes.
+_NONE: frozenset[Any] = frozenset()
+
 
 class OverflowFlow:
     """Deals with an output buffer that is full, once.
@@ -44,6 +47,18 @@ class OverflowFlow:
         turn_failed: told of it, so that the rest of its turn is dropped.
         end_session: closes the session with details.
     """
+
+    __slots__ = (
+        "_beside",
+        "_end_session",
+        "_failed_response",
+        "_responses",
+        "_session_failed",
+        "_state",
+        "_tried_again",
+        "_turn_failed",
+        "_untold",
+    )
 
     def __init__(
         self,
@@ -61,8 +76,8 @@ class OverflowFlow:
         self._end_session = end_session
         self._failed_response: str | None = None
         self._session_failed = False
-        self._untold: frozenset[str] = frozenset()
-        self._tried_again: frozenset[str | None] = frozenset()
+        self._untold: frozenset[str] = _NONE
+        self._tried_again: frozenset[str | None] = _NONE
 
     def refused(self, item: OutputRefused) -> None:
         """The first of these events found no room, the others were not tried."""

@@ -123,6 +123,8 @@ class PlaybackLedger:
     of more than ``retained``.
     """
 
+    __slots__ = ("_current", "_current_id", "_cursors", "_finished", "_released", "_retained")
+
     def __init__(self, retained: int = RETAINED_RESPONSES) -> None:
         self._cursors: dict[str, PlaybackCursor] = {}
         self._finished: dict[str, None] = {}

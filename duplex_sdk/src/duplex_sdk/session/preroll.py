@@ -16,6 +16,8 @@ class PreRoll:
         length_ms: how much is kept; 0 keeps nothing.
     """
 
+    __slots__ = ("_bytes", "_chunks", "_length_ms", "_rate")
+
     def __init__(self, length_ms: int) -> None:
         self._length_ms = max(0, length_ms)
         self._chunks: list[bytes] = []

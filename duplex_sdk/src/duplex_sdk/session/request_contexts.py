@@ -20,6 +20,8 @@ __all__ = ["RequestContexts"]
 class RequestContexts:
     """Makes the contexts of one session's stage requests."""
 
+    __slots__ = ("_context", "_context_key", "_state")
+
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._context: DuplexStageRequestContext | None = None

@@ -6,18 +6,17 @@ __all__ = ["ByteLedger", "Reservation", "TurnLedger"]
 
 
 class Reservation:
-    """A token for room in a ledger. It has one holder, who releases it; again is harmless."""
+    """A token for room in a ledger. It has one holder, who releases it; again is harmless.
 
-    __slots__ = ("_amount", "_ledger")
+    Attributes:
+        amount: how much it holds; 0 once released. Only its own methods change it.
+    """
+
+    __slots__ = ("_ledger", "amount")
 
     def __init__(self, ledger: _Ledger, amount: int) -> None:
         self._ledger: _Ledger | None = ledger
-        self._amount = amount
-
-    @property
-    def amount(self) -> int:
-        """How much it holds; 0 once released."""
-        return self._amount
+        self.amount = amount
 
     @property
     def active(self) -> bool:
@@ -32,26 +31,27 @@ class Reservation:
         """
         if self._ledger is None:
             return 0
-        freed, self._amount = self._amount, 0
+        freed, self.amount = self.amount, 0
         self._ledger._total -= freed
         self._ledger = None
         return freed
 
     def resize(self, amount: int) -> bool:
         """Hold so much instead. False, and unchanged, when more does not fit or it is released."""
-        more = max(0, amount) - self._amount
-        if self._ledger is None or more > self._ledger.room:
+        ledger = self._ledger
+        more = (amount if amount > 0 else 0) - self.amount
+        if ledger is None or ledger._total + more > ledger._limit:
             return False
-        self._ledger._total += more
-        self._amount += more
+        ledger._total += more
+        self.amount += more
         return True
 
     def split(self, amount: int) -> Reservation:
         """Hand a part to a token of its own; at most what is held. The total does not change."""
         if self._ledger is None:
             raise ValueError("a released reservation cannot be split")
-        taken = min(max(0, amount), self._amount)
-        self._amount -= taken
+        taken = min(max(0, amount), self.amount)
+        self.amount -= taken
         return Reservation(self._ledger, taken)
 
     def absorb(self, other: Reservation) -> None:
@@ -60,8 +60,8 @@ class Reservation:
             return
         if other is self or other._ledger is not self._ledger:
             raise ValueError("only another reservation of the same ledger can be absorbed")
-        self._amount += other._amount
-        other._amount = 0
+        self.amount += other.amount
+        other.amount = 0
         other._ledger = None
 
 
@@ -94,7 +94,7 @@ class _Ledger:
     def reserve(self, amount: int) -> Reservation | None:
         """Reserve all of it or nothing; a negative amount counts as 0."""
         amount = max(0, amount)
-        if amount > self.room:
+        if self._total + amount > self._limit:
             return None
         self._total += amount
         return Reservation(self, amount)

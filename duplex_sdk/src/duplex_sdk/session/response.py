@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from duplex_sdk.protocol.duplex import AudioTextMark, RisingMarks
+from duplex_sdk.protocol.duplex import RisingMarks
 
 from .stage_metrics import StageMetrics
 
@@ -44,6 +44,8 @@ class Response:
         releases: the model can begin another turn while this one still speaks.
         bound: an append carries what it answers; while that append is under way nothing ends it.
         audio_ms: length of the audio generated so far, from samples.
+        item_id: of its assistant message item.
+        speaks: whether it has audio; else it is written.
         usage: tokens it cost so far; None: no stage told of any.
     """
 
@@ -72,16 +74,12 @@ class Response:
     stage_metrics: StageMetrics = field(default_factory=dict)
     finish_reason: str = ""
     usage: TokenUsage | None = None
+    item_id: str = field(init=False)
+    speaks: bool = field(init=False)
 
-    @property
-    def item_id(self) -> str:
-        """The assistant message item of a response always has this id."""
-        return f"item_{self.id}"
-
-    @property
-    def speaks(self) -> bool:
-        """Whether this response has audio; else it is written."""
-        return "audio" in self.config.modalities
+    def __post_init__(self) -> None:
+        self.item_id = f"item_{self.id}"
+        self.speaks = "audio" in self.config.modalities
 
     @property
     def text(self) -> str:
@@ -96,8 +94,3 @@ class Response:
         if len(self.text_pieces) > MOST_PIECES:
             self.text_pieces = ["".join(self.text_pieces)]
         self.text_chars += len(piece)
-
-    def add_marks(self, new_marks: list[AudioTextMark]) -> None:
-        """Take in alignment of text with audio; positions are cumulative."""
-        for mark in new_marks:
-            self.marks.add(mark)

@@ -46,6 +46,8 @@ ITEM_STATUS: dict[ResponseStatus, ItemStatus] = {"completed": "completed"}
 class ResponseEvents:
     """Tells the client about responses."""
 
+    __slots__ = ("_state",)
+
     def __init__(self, state: SessionState) -> None:
         self._state = state
 

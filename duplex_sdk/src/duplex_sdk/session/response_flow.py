@@ -56,6 +56,8 @@ class ResponseFlow:
             False: it failed.
     """
 
+    __slots__ = ("_ended", "_events", "_state")
+
     def __init__(self, state: SessionState, *, ended: Callable[[bool], None]) -> None:
         self._state = state
         self._events = ResponseEvents(state)
@@ -124,13 +126,12 @@ class ResponseFlow:
         )
 
     def _encoder(self, response: Response) -> OutputEncoder:
-        if response.encoder is None:
-            capabilities = self._state.capabilities
-            response.encoder = OutputEncoder(
-                response.config.response_format,
-                capabilities.output_sample_rate_hz,
-                response.config.output_rate(capabilities),
-            )
+        capabilities = self._state.capabilities
+        response.encoder = OutputEncoder(
+            response.config.response_format,
+            capabilities.output_sample_rate_hz,
+            response.config.output_rate(capabilities),
+        )
         return response.encoder
 
     # output
@@ -141,9 +142,10 @@ class ResponseFlow:
         text = result.text or ""
         if audio is None and not text:
             return
-        self._events.open_part(response)
-        if response.speaks:
-            self._events.speak(response)
+        if not (response.audio_part_open or response.text_part_open):
+            self._events.open_part(response)
+            if response.speaks:
+                self._events.speak(response)
         response.requires_complete_audio |= result.text_requires_complete_audio
         response.audio_complete |= result.audio_complete
         if audio is None:
@@ -157,7 +159,7 @@ class ResponseFlow:
 
     def _speak(self, response: Response, audio: PcmChunk, text: str, result: ModelResult) -> None:
         state = self._state
-        encoded = self._encoder(response).encode(audio)
+        encoded = (response.encoder or self._encoder(response)).encode(audio)
         duration_ms = audio.duration_ms
         marks = self._align(response, text, duration_ms, result)
         state.playback.add_generated(response.id, duration_ms)
@@ -191,14 +193,16 @@ class ResponseFlow:
     ) -> list[AudioTextMark]:
         """Count the new text and audio; where they line up is offset by what was there before."""
         chars, ms = response.text_chars, response.audio_ms
-        response.add_text(text)
+        if text:
+            response.add_text(text)
         response.audio_ms = ms + duration_ms
         if result.marks is None:
             marks = [AudioTextMark(response.text_chars, int(response.audio_ms))]
         else:
             marks = [AudioTextMark(chars + c, int(ms + at)) for c, at in result.marks]
         if response.speaks:
-            response.add_marks(marks)
+            for mark in marks:
+                response.marks.add(mark)
         return marks
 
     # ends

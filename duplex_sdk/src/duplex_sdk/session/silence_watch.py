@@ -24,7 +24,12 @@ class SilenceWatch:
         appends: a unit to be answered brings such news.
         fed: silent units keep this model going when it answers unasked; their number is limited.
         ran_out: ends the response that nothing ended in time.
+
+    Attributes:
+        deadline: when to look again; None while an end is due by itself.
     """
+
+    __slots__ = ("_appends", "_fed", "_idle_since", "_ran_out", "_state", "deadline")
 
     def __init__(
         self,
@@ -39,31 +44,27 @@ class SilenceWatch:
         self._fed = fed
         self._ran_out = ran_out
         self._idle_since: tuple[int, int] | None = None
-        self._deadline: float | None = None
-
-    @property
-    def deadline(self) -> float | None:
-        """When to look again; None while an end is due by itself."""
-        return self._deadline
+        self.deadline: float | None = None
 
     def idle(self, item: StagesIdle) -> None:
         """All stages are idle behind this unit."""
         self._idle_since = (item.epoch, item.seq)
-        self._deadline = None
+        self.deadline = None
 
     def heard(self) -> None:
         """A stage said something."""
         if self._idle_since is not None and self._unended():
-            self._deadline = self._state.now + self._state.limits.stage_call_timeout_s
+            self.deadline = self._state.now + self._state.limits.stage_call_timeout_s
+            self._state.deadline_moved = True
 
     def look(self) -> None:
-        """See whether the time is over."""
-        if self._deadline is None:
+        """See whether the time is over, and whether anybody still waits."""
+        if self.deadline is None:
             return
         if not self._unended():
-            self._deadline = None
-        elif self._state.now >= self._deadline:
-            self._deadline = None
+            self.deadline = None
+        elif self._state.now >= self.deadline:
+            self.deadline = None
             self._ran_out()
 
     def _unended(self) -> bool:

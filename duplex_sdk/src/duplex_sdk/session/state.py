@@ -95,18 +95,23 @@ class SessionState:
         "_own_seed",
         "_published",
         "_sampling_defaults",
+        "_shown",
         "answers_since",
         "audio_started",
+        "auto_responds",
         "beside",
         "capabilities",
         "commit_seq",
         "config",
         "config_generation",
         "context_locked",
+        "deadline_moved",
         "detector_works",
+        "early_input",
         "effects",
         "epoch",
         "followups",
+        "has_detector",
         "history",
         "ids",
         "input_bytes",
@@ -116,7 +121,9 @@ class SessionState:
         "limits",
         "model_state",
         "muted",
+        "native",
         "now",
+        "open",
         "opened_at",
         "opened_wall_time",
         "overflowed",
@@ -150,11 +157,14 @@ class SessionState:
         self.opened_at = setup.now
         self.opened_wall_time = setup.wall_time
         self.now = setup.now
-        self.config = setup.config
+        # The model decides by itself when to speak.
+        self.native = self.capabilities.supports_model_native_turn_policy
+        self.detector_works = True
+        self.adopt(setup.config)
         self.runtime_config = setup.runtime_config
         self.config_generation = 0
 
-        self.phase = Phase.OPEN
+        self.enter(Phase.OPEN)
         self.turn_state = TurnState.IDLE
         self.epoch = 0
         self.turn_id = 0
@@ -189,15 +199,17 @@ class SessionState:
         self.stage_metrics: StageMetrics = {}
         # Of work that no response was open for yet.
         self.usage: TokenUsage | None = None
-        self.detector_works = True
         self.muted = False
         self.told_to_listen = False
         self.overflowed = False
         self._sampling_defaults = tuple(stage.sampling for stage in self.pipeline.stages)
         self._published: _Published | None = None
+        self._shown: tuple[DuplexSessionConfig, dict[str, Any]] | None = None
 
         self.effects: list[Effect] = []
         self.followups: list[Callable[[], None]] = []
+        # The timer must be looked after: a deadline was set in this step.
+        self.deadline_moved = True
         self._last_op = 0
 
     @property
@@ -205,36 +217,32 @@ class SessionState:
         """What stage work submitted now is bound to."""
         return DuplexFence(self.session_id, self.epoch, self.turn_id)
 
-    @property
-    def open(self) -> bool:
-        """Whether commands are still taken."""
-        return self.phase is Phase.OPEN
+    def enter(self, phase: Phase) -> None:
+        """A part of the session's life begins; commands are taken while it is ``open``."""
+        self.phase = phase
+        self.open = phase is Phase.OPEN
 
-    @property
-    def native(self) -> bool:
-        """The model decides by itself when to speak."""
-        return self.capabilities.supports_model_native_turn_policy
+    def adopt(self, config: DuplexSessionConfig) -> None:
+        """This config is in force from now on, and what follows from it.
+
+        ``auto_responds``: input goes to the model as it comes and is answered unasked; else it is
+        turn mode, and with ``early_input`` the model hears units before the commit all the same.
+        """
+        self.config = config
+        self.auto_responds = config.auto_response or not self.capabilities.supports_client_commit
+        self.early_input = self.plugin.early_input and not self.auto_responds
+        self.trust_detector(self.detector_works)
+
+    def trust_detector(self, works: bool) -> None:
+        """Whether the detector works; ``has_detector``: the server decides what is speech."""
+        self.detector_works = works
+        self.has_detector = works and self.config.turn_detection is not None
 
     @property
     def seed(self) -> int:
         """For the model's random numbers: the client's own, else one from the id source."""
         asked = self.config.extra_body.get("seed")
         return asked if type(asked) is int and 0 <= asked < 1 << 63 else self._own_seed
-
-    @property
-    def auto_responds(self) -> bool:
-        """Input goes to the model as it comes and is answered unasked; else: turn mode."""
-        return self.config.auto_response or not self.capabilities.supports_client_commit
-
-    @property
-    def early_input(self) -> bool:
-        """Turn mode in which the model hears units before the commit."""
-        return self.plugin.early_input and not self.auto_responds
-
-    @property
-    def has_detector(self) -> bool:
-        """Whether the server decides what is speech."""
-        return self.detector_works and self.config.turn_detection is not None
 
     def next_op(self) -> int:
         """A fresh name for an effect that takes time."""
@@ -389,7 +397,11 @@ class SessionState:
         except refusal:
             raise
         except Exception as error:
-            self.do(Report("warning", f"plugin hook {hook} failed: {error!r}"))
+            self.hook_failed(hook, error)
+
+    def hook_failed(self, hook: str, error: Exception) -> None:
+        """A hook of the plugin raised: it is reported, and the session goes on without it."""
+        self.do(Report("warning", f"plugin hook {hook} failed: {error!r}"))
 
     def release_requests(self, request_ids: tuple[str, ...]) -> None:
         """Have the stages forget ids under which nothing runs."""
@@ -404,19 +416,32 @@ class SessionState:
             self.plugin.data_plane.close_stream(request_id, state=self.model_state)
 
     def public_session(self) -> dict[str, Any]:
-        """The session object as clients see it, a fresh dict."""
+        """The session object as clients see it: the same one while nothing of it changes.
+
+        An opened session shows it twice, to its owner and in its first event, and a dict of so
+        many fields takes 4 KiB. So nobody may change it.
+        """
         longest = self.capabilities.max_session_s
         response = self.response
-        return self.config.public(
+        moving: dict[str, Any] = {
+            "state": self.phase.value,
+            "turn_state": self.turn_state.value,
+            "epoch": self.epoch,
+            "turn_id": self.turn_id,
+            "active_request_id": self.requests.active_id,
+            "active_response_id": response.id if response is not None else None,
+            "active_response_turn_id": response.turn_id if response is not None else None,
+            "playback": self.playback.current.snapshot(),
+        }
+        if self._shown is not None:
+            config, shown = self._shown
+            if config is self.config and all(shown[name] == moving[name] for name in moving):
+                return shown
+        shown = self.config.public(
             session_id=self.session_id,
-            state=self.phase.value,
-            turn_state=self.turn_state.value,
-            epoch=self.epoch,
-            turn_id=self.turn_id,
-            active_request_id=self.requests.active_id,
-            active_response_id=response.id if response is not None else None,
-            active_response_turn_id=response.turn_id if response is not None else None,
-            playback=self.playback.current.snapshot(),
             capabilities=self.capabilities,
             expires_at=None if longest is None else int(self.opened_wall_time + longest),
+            **moving,
         )
+        self._shown = self.config, shown
+        return shown

@@ -31,6 +31,8 @@ __all__ = ["ToolFlow"]
 class ToolFlow:
     """Tells of calls. A call has a response id of its own; the one that speaks stays open."""
 
+    __slots__ = ("_events", "_state")
+
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._events = ResponseEvents(state)

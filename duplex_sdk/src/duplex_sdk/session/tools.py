@@ -37,6 +37,8 @@ class ToolLedger:
             and open ones, of which the oldest is given up when more than these wait for a result.
     """
 
+    __slots__ = ("_calls", "_max_unread", "_open", "_retained", "_settled", "_unread")
+
     def __init__(self, *, max_unread: int = 16, retained: int = 256) -> None:
         self._calls: dict[str, ToolCall] = {}
         self._open: dict[str, None] = {}

@@ -33,6 +33,8 @@ class _Awaited:
 class Transcripts:
     """Matches what stages say they heard with the items it belongs to: oldest item first."""
 
+    __slots__ = ("_awaited", "_state")
+
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._awaited: list[_Awaited] = []

@@ -40,6 +40,8 @@ class UpdateFlow:
         intake: what a change of format resets.
     """
 
+    __slots__ = ("_buffer", "_configuring", "_intake", "_line", "_state")
+
     def __init__(
         self, state: SessionState, buffer: InputBuffer, line: WaitingLine, intake: Intake
     ) -> None:
@@ -142,7 +144,7 @@ class UpdateFlow:
     def _publish(self, candidate: DuplexSessionConfig, runtime: object) -> None:
         state = self._state
         previous = state.config
-        state.config = candidate
+        state.adopt(candidate)
         state.runtime_config = runtime  # type: ignore[assignment]
         state.publish_config()
         if _input_of(candidate) != _input_of(previous):
@@ -154,7 +156,7 @@ class UpdateFlow:
         """Have the shell exchange the detector, and keep as much pre-roll as it needs."""
         state = self._state
         detection = state.config.turn_detection
-        state.detector_works = True
+        state.trust_detector(True)
         length = 0.0
         if detection is not None:
             length = detection.prefix_padding_ms + detection.min_speech_duration_ms

@@ -22,6 +22,8 @@ class Utterance:
     do that.
     """
 
+    __slots__ = ("_state",)
+
     def __init__(self, state: SessionState) -> None:
         self._state = state
 

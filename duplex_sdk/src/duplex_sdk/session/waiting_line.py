@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from duplex_sdk.protocol.duplex import G711_FORMATS, G711_RATE, AppendAudio
 
 from .effects import DecodeAudio
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["HeldStep", "PendingAppend", "WaitingLine"]
 
 
-@dataclass(slots=True, eq=False)
-class PendingAppend:
+class PendingAppend(msgspec.Struct, eq=False):
     """Audio that was admitted and is not decoded yet, with the bytes it occupies.
 
     ``heard`` takes it instead of the microphone's listener; such audio is a stream of its own.
@@ -79,6 +80,16 @@ class WaitingLine:
         appends: units that must settle before some steps.
         heard: takes each decoded append.
     """
+
+    __slots__ = (
+        "_appends",
+        "_decoding",
+        "_heard",
+        "_line",
+        "_reset_detector",
+        "_reset_stream",
+        "_state",
+    )
 
     def __init__(
         self,

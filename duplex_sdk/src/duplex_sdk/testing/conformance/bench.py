@@ -19,7 +19,7 @@ from duplex_sdk.plugin import (
     OutputContext,
     SessionView,
 )
-from duplex_sdk.session.read_only import read_only
+from duplex_sdk.plugin.read_only import read_only
 from duplex_sdk.stage import (
     Image,
     Json,

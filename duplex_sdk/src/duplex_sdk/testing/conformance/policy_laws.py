@@ -18,7 +18,7 @@ from duplex_sdk.plugin import (
     ModelResult,
     SessionView,
 )
-from duplex_sdk.session.read_only import read_only
+from duplex_sdk.plugin.read_only import read_only
 from duplex_sdk.stage import Json, StageOutput
 
 from .bench import BenchSession, StageBench

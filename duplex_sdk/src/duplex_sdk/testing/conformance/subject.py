@@ -16,7 +16,7 @@ from duplex_sdk.plugin import (
     load_duplex_plugin,
     plugin_pipeline,
 )
-from duplex_sdk.session.read_only import read_only
+from duplex_sdk.plugin.read_only import read_only
 from duplex_sdk.stage import Json, PipelineConfig, StageInfo, StageModel, StageSession
 from duplex_sdk.testing.shared_models import SharedModels, load_stage
 
