@@ -5,9 +5,12 @@ Every test that asks the operating system about a process asks here.
 
 from __future__ import annotations
 
+import contextlib
+import glob
+
 import psutil
 
-__all__ = ["children", "descendants", "exists", "runs"]
+__all__ = ["children", "descendants", "exists", "runs", "waited_for_a_core_s"]
 
 
 def children(pid: int | None = None) -> set[int]:
@@ -43,3 +46,15 @@ def runs(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def waited_for_a_core_s() -> float:
+    """Seconds that this process's threads stood ready to run on a core that others had, in sum.
+
+    0 where the system does not tell. Threads that ended meanwhile are not among them.
+    """
+    waited_ns = 0
+    for task in glob.glob("/proc/self/task/*/schedstat"):
+        with contextlib.suppress(OSError), open(task, encoding="ascii") as schedstat:
+            waited_ns += int(schedstat.read().split()[1])
+    return waited_ns / 1e9

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from patience import wait_until
-from processes import children, descendants, exists, runs
+from processes import children, descendants, exists, runs, waited_for_a_core_s
 
 FAMILY = """
 import subprocess, sys
@@ -79,3 +79,16 @@ def test_threads_that_end_and_children_that_go_meanwhile_are_no_error() -> None:
 def test_a_stopped_process_still_runs(child: subprocess.Popen[bytes]) -> None:
     child.send_signal(signal.SIGSTOP)
     assert runs(child.pid)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system does not tell")
+def test_what_two_have_to_share_one_of_them_waits_for() -> None:
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            waited = waited_for_a_core_s()
+            wait_until(lambda: sum(range(10**6)) > 0 and waited_for_a_core_s() - waited > 0.05)
+            other.kill()
+    finally:
+        os.sched_setaffinity(0, before)

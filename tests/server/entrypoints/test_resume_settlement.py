@@ -74,8 +74,8 @@ async def _detach_again(omni: DuplexOmni, session_id: str) -> None:
     try:
         await omni.detach_session(session_id, 0)
     except DuplexSessionError as error:
-        # It may have ended meanwhile.
-        if error.code != "unknown_session":
+        # It may be ending, or have ended.
+        if error.code not in ("session_closed", "unknown_session"):
             raise
 
 
