@@ -19,7 +19,9 @@ from duplex_sdk.plugin import (
     UnitBuffer,
     load_duplex_plugin,
 )
+from duplex_sdk.protocol.duplex import UpdateSession
 from duplex_sdk.stage import StageInputContext, StageOutput
+from duplex_sdk.testing.session_lab import SessionLab
 
 
 @pytest.fixture
@@ -211,15 +213,40 @@ def test_the_voice_gets_sentences(local: LocalPlugin) -> None:
 
 
 def test_an_update_to_a_voice_there_is_not_is_refused(local: LocalPlugin) -> None:
-    current = {"voice": "alloy"}
-    for name in (None, *plugin.voices, "alloy"):
+    current = {"voice": "heart"}
+    for name in (None, *plugin.voices, "alloy", "marin"):
         assert local.runtime_config_for_update({"voice": name}, current, started=True) == current
     with pytest.raises(DuplexRuntimeConfigError, match="heart") as refused:
-        local.runtime_config_for_update({"voice": "marin"}, current, started=True)
+        local.runtime_config_for_update({"voice": "bella"}, current, started=True)
     assert (refused.value.code, refused.value.param) == (
         "voice_update_unsupported",
         "session.voice",
     )
+
+
+@pytest.mark.parametrize(
+    ("named", "told"), [(None, "heart"), ("marin", "heart"), ("heart", "heart"), ("bella", "bella")]
+)
+def test_clients_are_told_of_the_voice_they_hear(
+    local: LocalPlugin, named: str | None, told: str
+) -> None:
+    assert local.voice_in_use({"voice": named}) == told
+    assert local.voice_in_use({"voice": told}) == told
+
+
+def test_a_session_shows_the_voice_it_has_whatever_its_client_called_it(
+    local: LocalPlugin,
+) -> None:
+    lab = SessionLab(local, {"voice": "marin"})
+    lab.send(UpdateSession(session={"voice": "cedar"}), lenient=True)
+    lab.send(UpdateSession(session={"voice": "bella"}), lenient=True)
+    shown = [event.to_realtime()["session"]["audio"]["output"]["voice"] for event in lab.events]
+    assert shown == ["heart"] * 3
+
+
+async def test_a_session_with_a_voice_there_is_not_does_not_open(local: LocalPlugin) -> None:
+    with pytest.raises(DuplexRuntimeConfigError, match="heart"):
+        await local.prepare_runtime_config({"voice": "bella"}, model_config={})
 
 
 def test_its_one_voice_is_the_one_a_session_shows(local: LocalPlugin) -> None:

@@ -41,6 +41,25 @@ _ECHO_KEY = "echo_cancellation"
 # The others are the engine's own; it takes them whatever the model is.
 _KNOWN_KEYS = frozenset({_ECHO_KEY, "seed", "force_listen_count", "return_stage_metrics"})
 
+# OpenAI's clients must name one of theirs.
+_STOCK_VOICES = frozenset(
+    {
+        "alloy",
+        "ash",
+        "ballad",
+        "cedar",
+        "coral",
+        "echo",
+        "fable",
+        "marin",
+        "nova",
+        "onyx",
+        "sage",
+        "shimmer",
+        "verse",
+    }
+)
+
 
 class LocalPlugin(DuplexModelPlugin):
     """A recogniser, a writer of replies and a voice, three stages in a row.
@@ -153,8 +172,14 @@ class LocalPlugin(DuplexModelPlugin):
     async def prepare_runtime_config(
         self, config: Mapping[str, Json], *, model_config: Mapping[str, Json]
     ) -> Mapping[str, Json]:
-        """The name the voice was given; any will do, OpenAI's clients must give one of theirs."""
-        return {"voice": config.get("voice")}
+        """Nothing but the voice, of which there is one.
+
+        Raises:
+            DuplexRuntimeConfigError: a voice that is neither ours nor one of OpenAI's.
+        """
+        if self.voice_in_use(config) != VOICE:
+            raise _no_such_voice("invalid_duplex_runtime_config")
+        return {"voice": VOICE}
 
     def runtime_config_for_update(
         self, config: Mapping[str, Json], current: Mapping[str, Json], *, started: bool
@@ -162,15 +187,16 @@ class LocalPlugin(DuplexModelPlugin):
         """Refuse to become another voice: there is one.
 
         Raises:
-            DuplexRuntimeConfigError: the voice changes to a name that is not the one voice's.
+            DuplexRuntimeConfigError: a voice that is neither ours nor one of OpenAI's.
         """
-        if config.get("voice") not in (VOICE, None, current.get("voice")):
-            raise DuplexRuntimeConfigError(
-                "voice_update_unsupported",
-                f"the local model has one voice, {VOICE!r}",
-                param="session.voice",
-            )
+        if self.voice_in_use(config) != VOICE:
+            raise _no_such_voice("voice_update_unsupported")
         return current
+
+    def voice_in_use(self, config: Mapping[str, Json]) -> str | None:
+        """The one voice, also under the names that OpenAI's clients give; others are no voice."""
+        named = config.get("voice")
+        return VOICE if not named or named in _STOCK_VOICES else named
 
     def create_input_processor(self, config: Mapping[str, Json]) -> InputProcessor | None:
         """Echo cancelling for a client with a loudspeaker that does none itself."""
@@ -200,6 +226,11 @@ def _vllm_model(options: Mapping[str, Json]) -> str | None:
     if options.get("llm_url"):
         raise ValueError("llm and llm_url both say where replies come from; give one of them")
     return path if path.startswith(("/", "./", "../", "~")) else f"./{path}"
+
+
+def _no_such_voice(code: str) -> DuplexRuntimeConfigError:
+    message = f"the local model has one voice, {VOICE!r}"
+    return DuplexRuntimeConfigError(code, message, param="session.voice")
 
 
 def _reply_options(options: Mapping[str, Json]) -> dict[str, Json]:
