@@ -24,7 +24,7 @@ export OMP_NUM_THREADS ?= 1
 export HF_HUB_OFFLINE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-clients demo talk test test-common test-clients test-vllm test-plugins \
+.PHONY: help install install-clients demo talk test test-common test-pure test-real test-clients test-vllm test-plugins \
 	test-plugin test-scaffold verify-gpu check format dist new-user docs bench bench-smoke clean
 
 help: ## what can be made
@@ -42,8 +42,17 @@ talk: $(STAMP) ## speak into the microphone
 
 test: test-common test-clients test-plugins test-vllm test-scaffold ## all the tests
 
-test-common: $(STAMP)
-	$(PY) -m pytest $(PYTEST_FLAGS)
+test-common: test-pure test-real ## what the common environment is enough for
+
+# These wait for processes and sockets most of their time, the others compute: beside each other
+# (`make -j2`) they take little more than the longer of them.
+REAL := tests/artifacts tests/docs tests/integration tests/scaffold tests/server
+
+test-real: $(STAMP) ## the common tests that start servers, engines and programs
+	$(PY) -m pytest $(PYTEST_FLAGS) $(REAL)
+
+test-pure: $(STAMP) ## the common tests but those
+	$(PY) -m pytest $(PYTEST_FLAGS) $(REAL:%=--ignore=%)
 
 # The stock clients want other versions than we do, so they live in an environment of their own
 # and meet the server only through its socket.
@@ -79,7 +88,8 @@ test-scaffold: plugins-personaplex/.venv/.installed ## new projects that need to
 
 verify-gpu: plugins-$(PLUGIN)/.venv/.installed ## a released model on this GPU: PLUGIN=NAME CHECKPOINT=DIR
 	@test -n "$(CHECKPOINT)" || { echo "say which: CHECKPOINT=DIR, or its hub id"; exit 2; }
-	cd plugins-$(PLUGIN) && HF_HUB_OFFLINE=0 DUPLEX_CHECKPOINT="$(CHECKPOINT)" \
+	cd plugins-$(PLUGIN) && HF_HUB_OFFLINE=0 \
+	DUPLEX_CHECKPOINT="$(or $(realpath $(CHECKPOINT)),$(CHECKPOINT))" \
 	DUPLEX_DEVICE="$(DEVICE)" DUPLEX_SECONDS="$(SECONDS)" \
 	DUPLEX_RESULT="$(CURDIR)/out/verify-gpu-$(PLUGIN).json" \
 	.venv/bin/python -m pytest -m gpu -rs

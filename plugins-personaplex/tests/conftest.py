@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NO_TORCH_COMPILE", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
