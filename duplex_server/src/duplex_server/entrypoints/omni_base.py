@@ -63,8 +63,11 @@ class AsyncOmniBase(OmniBase):
         Raises:
             DuplexError: the deployment can't run or a stage can't be loaded; with a hint.
         """
+        started = asyncio.wrap_future(self._engine_base.start())
+        # A caller that was called off asks no more how it went.
+        started.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         # Shielded: the engine finishes its start or its end whatever becomes of the caller.
-        await asyncio.shield(asyncio.wrap_future(self._engine_base.start()))
+        await asyncio.shield(started)
 
     async def stop(self) -> None:
         """End everything, in order; safe to call twice and after a failed start."""

@@ -69,6 +69,8 @@ class ThreadReplica(InlineReplica):
         except asyncio.CancelledError:
             self._abandon()
             # Native code that is loading when its process ends takes the exit code with it.
+            if not self._ended.done():
+                logger.info("%s: waiting for its model, which is being loaded", self._name)
             await asyncio.wait((self._ended,), timeout=_LOADING_S)
             raise
         self._look()
