@@ -14,7 +14,7 @@ from duplex_sdk.plugin import AppendPiece
 
 from .append_queue import Append
 from .effects import DropQueuedAudio
-from .finish import finish_of
+from .finish import CUT_SHORT, finish_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,6 +96,9 @@ class BesideFlow:
         """
         if result.text or result.audio is not None:
             self._responses.say(response, result)
+        if response.full:
+            self._complete(response, CUT_SHORT)
+            return
         ended = result.end_of_turn and ends_turn
         silent = result.listen and not result.buffering and not response.item_open
         if ended or silent:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from duplex_sdk.plugin import ModelResult
 
-__all__ = ["finish_of"]
+__all__ = ["CUT_SHORT", "finish_of"]
+
+CUT_SHORT = "length"
+"""What a model says when its answer reached the most tokens it may have."""
 
 
 def finish_of(result: ModelResult) -> str:

@@ -8,7 +8,7 @@ from duplex_sdk.plugin import ModelResult, OutputContext
 from duplex_sdk.stage import usage_of
 
 from .effects import Report
-from .finish import finish_of
+from .finish import CUT_SHORT, finish_of
 from .inputs import Fault, StageFailed, StageOutputReceived, StagesIdle
 from .silence_watch import SilenceWatch
 from .stage_metrics import add_figures
@@ -200,7 +200,12 @@ class OutputFlow:
         if result.tool_call is not None:
             self._tools.called(result.tool_call)
         if result.text or result.audio is not None:
-            self._say(state.response or self._responses.open(), result)
+            response = state.response or self._responses.open()
+            self._say(response, result)
+            if response.full and state.response is response:
+                self.silence(response)
+                self._responses.complete(response, finish=CUT_SHORT)
+                return
         if result.end_of_turn and ends_turn:
             self._end_turn(output.request_id, output.turn_id, finish=finish_of(result))
             return

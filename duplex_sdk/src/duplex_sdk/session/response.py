@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from duplex_sdk.protocol.duplex import RisingMarks
 
 from .stage_metrics import StageMetrics
@@ -14,7 +16,11 @@ if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexSessionConfig
     from duplex_sdk.stage import TokenUsage
 
-__all__ = ["Response"]
+__all__ = ["MOST_TEXT", "Response", "fitting", "json_size"]
+
+MOST_TEXT = 320 * 1024
+"""Bytes of one answer's text in JSON, hours of speech. At its end five events tell all of it: each
+must fit a frame, and all of them the output that waits for its reader."""
 
 MOST_MARKS = 1024
 """As many as an answer of 80 s has with one for each 80 ms; beyond that older ones are thinned."""
@@ -46,6 +52,8 @@ class Response:
         audio_ms: length of the audio generated so far, from samples.
         item_id: of its assistant message item.
         speaks: whether it has audio; else it is written.
+        text_bytes: of its text, in JSON.
+        full: it has as much text as an answer may have.
         usage: tokens it cost so far; None: no stage told of any.
     """
 
@@ -63,6 +71,8 @@ class Response:
     encoder: OutputEncoder | None = None
     text_pieces: list[str] = field(default_factory=list)
     text_chars: int = 0
+    text_bytes: int = 0
+    full: bool = False
     audio_ms: float = 0.0
     marks: RisingMarks = field(default_factory=lambda: RisingMarks(most=MOST_MARKS))
     item_open: bool = False
@@ -88,9 +98,27 @@ class Response:
             self.text_pieces = ["".join(self.text_pieces)]
         return self.text_pieces[0] if self.text_pieces else ""
 
+    def fit(self, piece: str) -> str:
+        """So much of new text as an answer may still take; if that is not all, it is ``full``."""
+        kept = fitting(piece, MOST_TEXT - self.text_bytes)
+        self.full = self.full or len(kept) < len(piece)
+        self.text_bytes += json_size(kept)
+        return kept
+
     def add_text(self, piece: str) -> None:
         """Take in a new piece of text."""
         self.text_pieces.append(piece)
         if len(self.text_pieces) > MOST_PIECES:
             self.text_pieces = ["".join(self.text_pieces)]
         self.text_chars += len(piece)
+
+
+def json_size(text: str) -> int:
+    """Bytes of a text in JSON, without the quotes."""
+    return len(msgspec.json.encode(text)) - 2
+
+
+def fitting(text: str, most: int) -> str:
+    """The text, or where it takes more than so many bytes in JSON, a beginning of it."""
+    # No character takes more than six.
+    return text if json_size(text) <= most else text[: max(0, most) // 6]

@@ -15,6 +15,7 @@ from duplex_sdk.protocol.duplex import (
     error_type,
 )
 
+from .finish import CUT_SHORT
 from .response import Response
 from .response_events import ResponseEvents
 from .spoken_text import SpokenText
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["ResponseFlow", "spoken_text"]
 
 Decision = Literal["speak", "listen"]
-
-CUT_SHORT = "length"
-"""What a model says when its answer reached the most tokens it may have."""
 
 
 def spoken_text(response: Response) -> SpokenText:
@@ -139,7 +137,7 @@ class ResponseFlow:
     def say(self, response: Response, result: ModelResult) -> None:
         """Audio, text or both of one model result."""
         audio = result.audio if response.speaks else None
-        text = result.text or ""
+        text = response.fit(result.text) if result.text else ""
         if audio is None and not text:
             return
         if not (response.audio_part_open or response.text_part_open):

@@ -17,7 +17,7 @@ from duplex_sdk.protocol.duplex import (
 )
 
 from .refusal import RefusalError
-from .response import Response
+from .response import MOST_TEXT, Response, json_size
 from .response_events import ResponseEvents
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ class ToolFlow:
         """
         state = self._state
         call_id = call.call_id or f"call_{state.ids.hex32()}"
+        if json_size(call.name + call_id + call.arguments) > MOST_TEXT:
+            state.fail("runtime_data_plane_stream_failed", "a function call is too long to be told")
+            return
         if not call.name or not in_conversation:
             self._tell_raw(call, call_id)
             return

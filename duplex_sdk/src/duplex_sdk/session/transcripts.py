@@ -10,6 +10,8 @@ import msgspec
 
 from duplex_sdk.protocol.duplex import InputTranscriptionCompleted, InputTranscriptionDelta
 
+from .response import MOST_TEXT, fitting
+
 if TYPE_CHECKING:
     from duplex_sdk.stage import StageOutput
 
@@ -41,7 +43,7 @@ class Transcripts:
 
     def heard(self, output: StageOutput) -> None:
         """A stage says what it heard: a new piece, or the whole turn."""
-        text = output.user_text or ""
+        text = fitting(output.user_text or "", MOST_TEXT)
         if output.user_text_final:
             self._final(text)
         elif text:
