@@ -24,6 +24,7 @@ from duplex_sdk.plugin import (
     DuplexSessionRuntimeConfig,
     SessionView,
 )
+from duplex_sdk.plugin.read_only import ReadOnlyDict
 from duplex_sdk.protocol.duplex import DuplexEvent, RealtimeCommand, error_event
 
 from .append_sequence import AppendSequence
@@ -418,8 +419,8 @@ class SessionState:
     def public_session(self) -> dict[str, Any]:
         """The session object as clients see it: the same one while nothing of it changes.
 
-        An opened session shows it twice, to its owner and in its first event, and a dict of so
-        many fields takes 4 KiB. So nobody may change it.
+        An opened session shows it twice, to its owner and in its first event, and so many fields
+        take 4 KiB. So nobody can change it.
         """
         longest = self.capabilities.max_session_s
         response = self.response
@@ -437,11 +438,13 @@ class SessionState:
             config, shown = self._shown
             if config is self.config and all(shown[name] == moving[name] for name in moving):
                 return shown
-        shown = self.config.public(
-            session_id=self.session_id,
-            capabilities=self.capabilities,
-            expires_at=None if longest is None else int(self.opened_wall_time + longest),
-            **moving,
+        shown = ReadOnlyDict(
+            self.config.public(
+                session_id=self.session_id,
+                capabilities=self.capabilities,
+                expires_at=None if longest is None else int(self.opened_wall_time + longest),
+                **moving,
+            )
         )
         self._shown = self.config, shown
         return shown
