@@ -51,6 +51,16 @@ class EarlyEphemeral(Echo):
         return DuplexCapabilities.native(supports_core_resumable_request=False)
 
 
+class OwnConstructor(Echo):
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.size = options["size"]
+
+
+class OwnOptions(Echo):
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = {"half": options["size"] / 2}
+
+
 class Unfinished(DuplexModelPlugin):
     def pipeline(self) -> PipelineConfig:
         raise NotImplementedError
@@ -73,6 +83,15 @@ def test_a_plugin_gets_its_name_and_its_options() -> None:
     plugin = load_duplex_plugin(spec(options=declared), {"voice": "alto"})
     assert plugin.plugin_id == "echo"
     assert plugin.options == {"size": 3, "voice": "alto"}
+
+
+@pytest.mark.parametrize(
+    ("factory", "options"), [("OwnConstructor", {"size": 3}), ("OwnOptions", {"half": 1.5})]
+)
+def test_a_constructor_of_its_own_need_not_call_ours(factory: str, options: Any) -> None:
+    declared = (PluginOption("size", type=int, default=3),)
+    plugin = load_duplex_plugin(spec(factory, options=declared))
+    assert plugin.options == options
 
 
 def test_a_plugin_cannot_change_its_options() -> None:

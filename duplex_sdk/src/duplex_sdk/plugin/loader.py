@@ -38,8 +38,12 @@ def load_duplex_plugin(
         Exception: whatever the plugin's code raises.
     """
     check_api(spec.name, spec.api)
-    plugin = spec.load()(MappingProxyType(resolve_options(spec, options or {})))
+    resolved = MappingProxyType(resolve_options(spec, options or {}))
+    plugin = spec.load()(resolved)
     plugin.plugin_id = spec.name
+    if not hasattr(plugin, "options"):
+        # A constructor of its own need not call ours.
+        plugin.options = resolved
     known = plugin.capabilities(max_sessions=spec.max_sessions)
     _require(spec, "capabilities()", known, DuplexCapabilities)
     _require(spec, "data_plane", plugin.data_plane, DuplexDataPlane)
