@@ -113,6 +113,7 @@ SESSION = ROOT / "duplex_sdk/src/duplex_sdk/session"
 FLOWS = [
     "An append",
     "A commit",
+    "An answer",
     "A cancel",
     "An answer outside the conversation",
     "An overflow",
