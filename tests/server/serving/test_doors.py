@@ -232,6 +232,14 @@ async def test_health_tells_a_restart_from_a_crash_loop(
     assert (answer.json()["reason"] is None) == (status == "ok")
 
 
+async def test_a_replica_that_works_again_is_not_told_as_one_that_does_not(start_server, engine):
+    engine.replicas = (replica("ready", 4), replica("dead", 1))
+    async with start_server(engine) as server:
+        reason = (await call(server, "GET", "/health")).json()["reason"]
+    assert "replica 0 is ready again after 4 failures: it crashed" in reason
+    assert "replica 0 is dead: it crashed" in reason
+
+
 async def test_health_of_a_dead_engine_is_a_failure_with_its_reason(start_server, engine):
     engine.dead = "out of memory"
     async with start_server(engine) as server:

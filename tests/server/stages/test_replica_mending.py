@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from duplex_sdk.stage import StageLoadError
-from duplex_server.stages import StageReplica
+import pytest
+from duplex_sdk.stage import StageLoadError, StageSession
+from duplex_server.stages import StageReplica, StageUnavailableError
 
 
 async def test_a_device_that_is_gone_for_a_while_is_looked_for_again(shop: Any) -> None:
@@ -44,3 +45,23 @@ async def test_a_replica_evicted_while_it_is_mended_stays_out(shop: Any) -> None
     await asyncio.wait((slot.restarting,))
     assert tries == [0, 0, 0]
     assert [status.state for status in pool.replicas] == ["evicted", "ready"]
+
+
+async def test_what_a_worker_printed_is_for_health_and_not_for_those_who_are_refused(
+    shop: Any,
+) -> None:
+    pool = await shop.pool(quick=True)
+    keeper, tried = pool._keeper, asyncio.Event()
+
+    def broken(replica_id: int) -> StageReplica:
+        if pool.replicas[0].restarts == 2:
+            tried.set()
+        raise StageLoadError("its last line: KeyError: 'top-secret'")
+
+    keeper._make_replica = broken
+    pool.on_dead(keeper._slots[0].replica, "it broke")
+    await tried.wait()
+    assert "top-secret" in pool.replicas[0].reason
+    with pytest.raises(StageUnavailableError) as refused:
+        pool.open(StageSession("a"))
+    assert str(refused.value) == "stage echo has no live replica"

@@ -63,10 +63,12 @@ def _is_unwell(replica: ReplicaStatus) -> bool:
 
 
 def _reason(stage: StageHealth) -> str:
-    unwell = [replica for replica in stage.replicas if _is_unwell(replica)]
-    return "; ".join(
-        f"replica {replica.id} is {replica.state}: {replica.reason}" for replica in unwell
-    )
+    return "; ".join(map(_condition, filter(_is_unwell, stage.replicas)))
+
+
+def _condition(replica: ReplicaStatus) -> str:
+    again = f" again after {replica.failures} failures" if replica.state == "ready" else ""
+    return f"replica {replica.id} is {replica.state}{again}: {replica.reason}"
 
 
 def _stage(stage: StageHealth) -> dict[str, Any]:

@@ -165,12 +165,10 @@ class ReplicaKeeper:
         )
 
     def why_unavailable(self) -> str:
-        """Why no session can be bound, in words."""
+        """Why no session can be bound, in words that clients may read: health knows the rest."""
         if self.alive:
             return f"every replica of stage {self._name} holds as many sessions as it can"
-        reasons = {slot.reason for slot in self._slots if slot.reason}
-        suffix = f": {'; '.join(sorted(reasons))}" if reasons else ""
-        return f"stage {self._name} has no live replica{suffix}"
+        return f"stage {self._name} has no live replica"
 
     async def start(self, progress: Progress) -> None:
         """Load all replicas, one after the other, so that their memory peaks don't meet.
