@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from duplex_sdk.plugin import DuplexSessionConfig, DuplexSessionRuntimeConfig
 from duplex_sdk.protocol.duplex import AckPlayback, AppendAudio, AudioDelta
-from duplex_sdk.session import DuplexEngineSession, inputs
+from duplex_sdk.session import DuplexEngineSession, effects, inputs
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.seeded_ids import SeededIds
 from duplex_sdk.testing.session_lab import SessionLab
@@ -79,6 +79,19 @@ def test_nobody_looks_at_what_no_time_and_no_speech_has_moved(talking: SessionLa
     looks = {name for name in called if name.rsplit(".", 1)[-1] in ("look", "settle_speech")}
     assert looks == set()
     assert called.count("LifeFlow.arm") <= 2
+
+
+def test_a_burst_of_late_units_is_looked_at_once(talking: SessionLab) -> None:
+    held: list[effects.SubmitUnit] = []
+    talking.faults[effects.SubmitUnit] = held.append
+    talking.pause(5 * UNIT_MS)
+    del talking.faults[effects.SubmitUnit]
+    talking.run(UNIT_MS)
+    with counted() as called:
+        talking.carry_out(held[0])
+    assert called.count("LateFlow.accepted") == 5
+    assert called.count("LateFlow.look") <= 2
+    assert [lag.lag_ms > UNIT_MS for lag in talking.lags] == [True, False]
 
 
 def test_the_session_object_is_one_object_while_nothing_of_it_changes(talking: SessionLab) -> None:

@@ -58,6 +58,19 @@ class CommitFlow:
         transcripts: the words of committed items.
     """
 
+    __slots__ = (
+        "_appends",
+        "_beside",
+        "_buffer",
+        "_floor",
+        "_items",
+        "_line",
+        "_open_turn",
+        "_responses",
+        "_state",
+        "_transcripts",
+    )
+
     def __init__(
         self,
         state: SessionState,

@@ -40,6 +40,17 @@ class CreateFlow:
         continuations: makes a model go on that nobody speaks to.
     """
 
+    __slots__ = (
+        "_appends",
+        "_beside",
+        "_commits",
+        "_continuations",
+        "_floor",
+        "_line",
+        "_responses",
+        "_state",
+    )
+
     def __init__(
         self,
         state: SessionState,

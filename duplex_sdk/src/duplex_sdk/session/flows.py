@@ -171,8 +171,9 @@ class Flows:
                 state.followups.pop(0)()
             self.line.advance()
             now, due = state.now, self.continuations.scheduler.deadline
-            if now >= self.lateness.looks_at:
-                self.lateness.look()
+            late = self.lateness
+            if now >= late.looks_at or (late.lags and self.appends.oldest is None):
+                late.look()
             if due is not None and now >= due:
                 self.continuations.look()
             if self.outputs.silence_watch.deadline is not None:

@@ -74,6 +74,8 @@ class ItemAudioFlow:
         commits: seals them.
     """
 
+    __slots__ = ("_commits", "_line", "_state")
+
     def __init__(self, state: SessionState, line: WaitingLine, commits: CommitFlow) -> None:
         self._state = state
         self._line = line

@@ -57,6 +57,8 @@ class ItemFlow:
         deleted: told of each item that was.
     """
 
+    __slots__ = ("_deleted", "_result_accepted", "_spoken", "_state", "_tools")
+
     def __init__(
         self,
         state: SessionState,

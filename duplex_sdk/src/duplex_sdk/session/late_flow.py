@@ -36,18 +36,19 @@ class LateFlow:
 
     Attributes:
         looks_at: before this time there is nothing to give up and nothing to tell.
+        lags: a lag was told, which is taken back as soon as nothing waits.
     """
 
     __slots__ = (
         "_appends",
         "_end_session",
-        "_lags",
         "_max_lag_ms",
         "_state",
         "_told",
         "_told_at",
         "_units",
         "_watches",
+        "lags",
         "looks_at",
     )
 
@@ -66,7 +67,7 @@ class LateFlow:
         self._max_lag_ms = state.limits.max_unit_lag_ms or max(500.0, 4.0 * (period_ms or 0))
         self._told = (0, 0)
         self._told_at = float("-inf")
-        self._lags = False
+        self.lags = False
 
     def accepted(self, append: Append) -> None:
         """The stage took a unit."""
@@ -74,7 +75,7 @@ class LateFlow:
         if self._watches and since is not None:
             queued_at = append.queued_at
             if self._units.answered(queued_at if queued_at > since else since, self._state.now):
-                self.looks_at = self._state.now
+                self.looks_at = min(self.looks_at, self._told_at + NEWS_EVERY_S)
 
     def look(self) -> None:
         """Give up what is too late, and tell of it."""
@@ -83,7 +84,7 @@ class LateFlow:
         oldest = self._appends.oldest
         if since is None or oldest is None:
             self._catch_up()
-            self.looks_at = state.now + self._max_lag_ms / 1000
+            self._look_again(state.now)
             return
         queued_at = max(oldest.queued_at, since)
         lag_ms = (state.now - queued_at) * 1000
@@ -95,11 +96,15 @@ class LateFlow:
             overload = self._give_up(since)
         if state.now >= self._told_at + NEWS_EVERY_S and self._units.totals != self._told:
             self._tell()
-        # All that come later were queued later. What was told must be taken back in time.
-        untold = self._lags or self._units.totals != self._told
-        self.looks_at = state.now if untold else queued_at + self._max_lag_ms / 1000
+        self._look_again(queued_at)
         if overload:
             self._end_session("overload")
+
+    def _look_again(self, oldest_at: float) -> None:
+        """When the unit queued then, or one behind it, is too late, or there is news to tell."""
+        self.looks_at = oldest_at + self._max_lag_ms / 1000
+        if self._units.totals != self._told:
+            self.looks_at = min(self.looks_at, self._told_at + NEWS_EVERY_S)
 
     def _give_up(self, since: float) -> bool:
         """Give up what the policy says; returns whether the session must end."""
@@ -136,8 +141,8 @@ class LateFlow:
         ]
 
     def _catch_up(self) -> None:
-        if self._lags:
-            self._lags = False
+        if self.lags:
+            self.lags = False
             self._state.do(TellLag(0, 0.0))
 
     def _tell(self) -> None:
@@ -145,7 +150,7 @@ class LateFlow:
         state, counts = self._state, self._units.counts
         late, dropped = counts.late - self._told[0], counts.dropped - self._told[1]
         self._told, self._told_at = (counts.late, counts.dropped), state.now
-        self._lags = True
+        self.lags = True
         state.do(TellLag(dropped, counts.lag_ms))
         state.emit(
             DuplexRawEvent,

@@ -36,6 +36,16 @@ class OpenTurn:
         hear_committed: lets the model hear what was committed and kept from it, ahead of all else.
     """
 
+    __slots__ = (
+        "_appends",
+        "_buffer",
+        "_floor",
+        "_hear_committed",
+        "_line",
+        "_state",
+        "_utterance",
+    )
+
     def __init__(
         self,
         state: SessionState,
