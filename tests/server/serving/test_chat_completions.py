@@ -168,6 +168,38 @@ async def test_a_spoken_question_reaches_the_model(question: dict[str, Any]) -> 
         assert text.startswith("heard 500 ms, 8000 samples")
 
 
+SILENCE = {"data": base64.b64encode(tone(300, 24_000, level=0.0)).decode(), "format": "pcm16"}
+UNHEARD = {"role": "user", "content": [{"type": "input_audio", "input_audio": SILENCE}]}
+HALF_A_SAMPLE = spoken("AAAA", "pcm16")["messages"][0]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [UNHEARD],
+        [HALF_A_SAMPLE],
+        [*ASK["messages"], UNHEARD],
+        [UNHEARD, UNHEARD],
+        [{"role": "user", "content": [{"type": "text", "text": "well?"}, *UNHEARD["content"]]}],
+    ],
+)
+async def test_a_question_in_which_nothing_is_said_is_answered_too(
+    server: RunningServer, messages: list[Any], stream: bool
+) -> None:
+    response = await ask(server, {"messages": messages, "stream": stream})
+    assert response.status_code == 200, response.text
+    assert "very" in response.text
+    assert server.omni.health().slots_used == 0
+
+
+async def test_what_was_said_after_a_silence_is_heard() -> None:
+    async with server_with({"answers": [{"heard": True, "ms": 100, "delay_ms": 0}]}) as server:
+        question = {"messages": [UNHEARD, *spoken(wav(500))["messages"]]}
+        text = (await ask(server, question)).json()["choices"][0]["message"]["content"]
+        assert text.startswith("heard 500 ms, 8000 samples")
+
+
 async def test_what_the_system_says_first_are_the_instructions() -> None:
     script = {"answers": [{"instructions": True, "ms": 100, "delay_ms": 0}]}
     async with server_with(script) as server:

@@ -12,8 +12,10 @@ from duplex_sdk.protocol.duplex import (
     AudioDelta,
     Commit,
     CreateItem,
+    CreateResponse,
     DuplexEvent,
     ErrorEvent,
+    InputCommitted,
     ItemDone,
     RealtimeCommand,
     ResponseCreated,
@@ -50,6 +52,8 @@ class ChatTurn(ChatAnswer):
         self._handle = handle
         self._events = handle.events()
         self._fault: ChatRefusedError | None = None
+        asks_by_speech = isinstance(commands[-1], Commit)
+        self._turns = sum(isinstance(each, Commit) for each in commands) if asks_by_speech else 0
         self._unacknowledged = asyncio.Semaphore(_MOST_UNACKNOWLEDGED)
         # Beside the reading: a long conversation is acknowledged while it is told.
         self._feeder = asyncio.create_task(self._feed(commands))
@@ -98,6 +102,8 @@ class ChatTurn(ChatAnswer):
             raise self._fault
         if isinstance(event, ItemDone):
             self._unacknowledged.release()
+        if isinstance(event, InputCommitted):
+            self._committed(event)
         if isinstance(event, ErrorEvent) and event.command is not None:
             error = event.error
             raise ChatRefusedError(error.code, error.message, param=error.param)
@@ -106,6 +112,15 @@ class ChatTurn(ChatAnswer):
                 "engine_error", f"the session ended: {event.reason}", status=_end_status(event)
             )
         return event
+
+    def _committed(self, event: InputCommitted) -> None:
+        """A turn arrived. The last one asks for the answer, but silence does not: then we do."""
+        self._turns -= 1
+        if self._turns == 0 and (event.event or {}).get("is_speech") is False:
+            try:
+                self._handle.submit(CreateResponse(), lenient=True)
+            except DuplexSessionError as error:
+                raise ChatRefusedError(error.code, error.message, param=error.param) from error
 
     async def _feed(self, commands: Sequence[RealtimeCommand]) -> None:
         try:
