@@ -30,6 +30,7 @@ from duplex_server.engine.omni_engine_base import EngineOptions
 from duplex_server.engine.orchestrator import Orchestrator
 from duplex_server.engine.orchestrator_base import OrchestratorBase
 from duplex_server.entrypoints import AsyncOmni, DuplexOmni, DuplexSessionHandle
+from duplex_server.runtime.session_runner import DuplexSessionRunner
 from duplex_server.testing import Harness
 from patience import PATIENCE_S, eventually
 
@@ -84,7 +85,7 @@ class Watched(OrchestratorBase):
         self, request_ids: Iterable[str], *, abort: bool = False, release_owners: bool = False
     ) -> None:
         ids = tuple(request_ids)
-        SEEN.append(("cleanup", (len(ids), abort)))
+        SEEN.append(("release" if release_owners else "cleanup", (len(ids), abort)))
         await super()._cleanup_request_ids(ids, abort=abort, release_owners=release_owners)
 
 
@@ -409,3 +410,31 @@ async def test_end_of_a_session_cleans_up_its_requests() -> None:
         assert orchestrator is not None
         assert calls("cleanup")
         assert (orchestrator.request_count, orchestrator.stream_count) == (0, 0)
+
+
+async def test_a_session_whose_output_cannot_be_routed_ends_with_its_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Owners are released: a session that lost an output does not go on without it."""
+    async with sessions() as omni:
+        handle, other = await omni.open_session(TEXT), await omni.open_session(TEXT)
+        stage_output = DuplexSessionRunner.stage_output
+
+        def broken(runner: DuplexSessionRunner, item: Any, size: int) -> None:
+            if runner.session.session_id == handle.session_id:
+                raise RuntimeError("no place for this")
+            stage_output(runner, item, size)
+
+        monkeypatch.setattr(DuplexSessionRunner, "stage_output", broken)
+        seen = await say(handle, "one two")
+        if "session.closed" not in seen:
+            async with asyncio.timeout(PATIENCE_S):
+                seen += [event.type async for event in handle.events()]
+        assert handle.close_reason == "runtime_failed"
+        assert set(calls("release")) == {(1, True)}
+        assert "response.done" in await say(other, "still here")
+        with pytest.raises(RequestFailedError):
+            await ask(omni, "unspeakable")
+        assert not other.closed
+        await eventually(lambda: omni.health().slots_used == 1)
+    assert omni.sessions == {}

@@ -264,6 +264,26 @@ class DuplexOrchestrator(Orchestrator, DuplexStagePort):
         self.manager.stage_failed(request.stream_id, failure)
         return True
 
+    def _on_routing_failed(self, request: RequestState, error: Exception) -> None:
+        if not request.session_owned:
+            super()._on_routing_failed(request, error)
+            return
+        # What the session would have said is lost: it may not go on as if nothing were missing.
+        release = self._cleanup_request_ids((request.request_id,), abort=True, release_owners=True)
+        self.spawn(release)
+
+    async def _cleanup_request_ids(
+        self, request_ids: Iterable[str], *, abort: bool = False, release_owners: bool = False
+    ) -> None:
+        ids = tuple(request_ids)
+        if release_owners:
+            owners = dict.fromkeys(map(request_session_id, ids))
+            failure = StageFailed("runtime_failed", "its request failed in the engine", "session")
+            for session_id in filter(None, owners):
+                # It ends in its own time, and what it holds besides with it.
+                self.manager.stage_failed(session_id, failure)
+        await super()._cleanup_request_ids(ids, abort=abort)
+
     def _messages_before(self, stream: Stream) -> Sequence[Mapping[str, Json]]:
         if stream.stream_id in self._turns:
             return super()._messages_before(stream)

@@ -165,7 +165,10 @@ class OrchestratorBase(StageListener):
     async def _cleanup_request_ids(
         self, request_ids: Iterable[str], *, abort: bool = False, release_owners: bool = False
     ) -> None:
-        """Forget requests; with ``abort`` their work stops first. Idempotent."""
+        """Forget requests; with ``abort`` their work stops first. Idempotent.
+
+        ``release_owners``: whoever owns one is to end as well; here nobody owns any.
+        """
         for request_id in request_ids:
             request = self._requests.pop(request_id, None)
             if request is None or not abort:
