@@ -250,6 +250,11 @@ async def test_a_long_conversation_and_a_picture_are_taken(server: RunningServer
             "tools",
         ),
         ({"messages": [{"role": "user"}]}, "unsupported", "messages[0].content"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": 7}]},
+            "invalid_tools",
+            "messages[0].tool_calls",
+        ),
         ({"stream": "yes"}, "bad_event", "stream"),
         (spoken("!!"), "bad_audio", None),
         (spoken(base64.b64encode(b"RIFF").decode()), "bad_audio", None),

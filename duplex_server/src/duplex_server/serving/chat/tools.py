@@ -43,7 +43,11 @@ def calls_said(message: Mapping[str, Any], path: str) -> Iterator[dict[str, Any]
     Raises:
         ChatRefusedError: one of them has another shape.
     """
-    for index, call in enumerate(message.get("tool_calls") or ()):
+    calls = message.get("tool_calls") or ()
+    if not isinstance(calls, list | tuple):
+        where = f"{path}.tool_calls"
+        raise ChatRefusedError("invalid_tools", f"{where} must be a list", param=where)
+    for index, call in enumerate(calls):
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict):
             where = f"{path}.tool_calls[{index}]"
