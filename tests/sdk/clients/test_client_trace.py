@@ -24,6 +24,21 @@ def shown(payload: dict[str, Any]) -> Any:
     [
         ({"resume_token": "TOKEN-1"}, {"resume_token": "***"}),
         ({"a": [{"api_key": "sk"}]}, {"a": [{"api_key": "***"}]}),
+        (
+            {
+                "tools": [
+                    {"headers": {"Authorization": "Bearer x", "X-Api-Key": "k", "Accept": "*"}}
+                ]
+            },
+            {"tools": [{"headers": {"Authorization": "***", "X-Api-Key": "***", "Accept": "*"}}]},
+        ),
+        ({"client_secret": {"value": "ek_1"}}, {"client_secret": "***"}),
+        ({"max_output_tokens": 7}, {"max_output_tokens": 7}),
+        ({"k" * 1000: 1}, {"k" * 200 + "... (1000)": 1}),
+        (
+            {"type": "input_audio_buffer.append", "delta": "AAAA"},
+            {"type": "input_audio_buffer.append", "delta": "<4>"},
+        ),
         ({"audio": "AAAA"}, {"audio": "<4>"}),
         ({"video_frames": ["AAAA", "BB"]}, {"video_frames": "<2>"}),
         (

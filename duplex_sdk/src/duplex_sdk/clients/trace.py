@@ -15,9 +15,11 @@ DEFAULT_TRACE_SIZE = 256
 _MAX_TEXT = 200
 _MAX_ENTRIES = 32
 _MAX_DEPTH = 8
-_SECRETS = frozenset({"resume_token", "api_key", "authorization", "token", "secret", "password"})
+_SECRETS = ("token", "key", "authorization", "secret", "password")
+"""What the names of secrets end with, whatever stands before it."""
+
 _RECORDINGS = frozenset({"audio", "video_frames", "ref_audio", "image_url", "extra_body"})
-_AUDIO_DELTA = "response.output_audio.delta"
+_AUDIO_DELTAS = frozenset({"response.output_audio.delta", "input_audio_buffer.append"})
 
 
 class Direction(Enum):
@@ -74,7 +76,7 @@ class WireTrace:
     def _keep(self, direction: Direction, payload: Mapping[str, Any]) -> None:
         if self._frames.maxlen:
             shown = _shown(payload, _MAX_DEPTH)
-            if payload.get("type") == _AUDIO_DELTA:
+            if "delta" in payload and payload.get("type") in _AUDIO_DELTAS:
                 shown["delta"] = _length(payload.get("delta"))
             self._frames.append(TracedFrame(self._clock(), direction, shown))
 
@@ -85,7 +87,9 @@ def _shown(value: Any, depth: int) -> Any:
     if isinstance(value, Mapping):
         if depth == 0:
             return _length(value)
-        return {key: _entry(key, entry, depth - 1) for key, entry in _first(value.items())}
+        return {
+            _shown(key, 0): _entry(key, entry, depth - 1) for key, entry in _first(value.items())
+        }
     if isinstance(value, list | tuple):
         if depth == 0:
             return _length(value)
@@ -94,7 +98,7 @@ def _shown(value: Any, depth: int) -> Any:
 
 
 def _entry(key: Any, value: Any, depth: int) -> Any:
-    if key in _SECRETS:
+    if isinstance(key, str) and key.casefold().endswith(_SECRETS):
         return "***"
     # A session's ``audio`` describes formats; a command's holds the sound itself.
     if key in _RECORDINGS and not (key == "audio" and isinstance(value, Mapping)):
