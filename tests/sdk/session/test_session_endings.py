@@ -108,8 +108,11 @@ def test_an_idle_session_expires_and_any_interest_puts_that_off(make_lab: Any) -
     assert [e["reason"] for e in of(lab, "session.expired")] == ["idle_ttl_expired"]
 
 
-def test_work_under_way_holds_idle_expiry_off(make_lab: Any) -> None:
-    lab = make_lab(limits=DuplexSessionRuntimeConfig(idle_ttl_s=10.0), script={"turns": "commit"})
+@pytest.mark.parametrize("script", [{}, {"limit_units": 100_000}], ids=["endless", "limited"])
+def test_work_under_way_holds_idle_expiry_off(make_lab: Any, script: dict[str, Any]) -> None:
+    # Of a session that has a length too, the timer is set for that when the idle time is over.
+    script = {"turns": "commit", **script}
+    lab = make_lab(limits=DuplexSessionRuntimeConfig(idle_ttl_s=10.0), script=script)
     waiting: list[effects.SubmitUnit] = []
     lab.faults[effects.SubmitUnit] = waiting.append
     lab.speak(500)

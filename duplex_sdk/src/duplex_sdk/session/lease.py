@@ -102,6 +102,11 @@ class DuplexLeaseState:
         """Work under way that holds off idle expiry."""
         return frozenset(self._operations)
 
+    @property
+    def working(self) -> bool:
+        """Whether work is under way that holds off idle expiry."""
+        return bool(self._operations)
+
     def touch(self, now: float, activity: LeaseActivity) -> None:
         """Somebody showed interest; a detached session stays detached.
 

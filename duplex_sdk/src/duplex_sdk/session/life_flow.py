@@ -106,6 +106,7 @@ class LifeFlow:
             self._flows.continuations.deadline,
             self._flows.outputs.silence_watch.deadline,
             self._notice_at if self._state.open else None,
+            self._work_over(),
         ):
             if at is not None and (deadline is None or at < deadline):
                 deadline = at
@@ -114,6 +115,15 @@ class LifeFlow:
             self._state.do(WakeAt(deadline))
         # Without a timer the end of any work may bring one: the idle session's.
         self._state.deadline_moved = self._armed is None
+
+    def _work_over(self) -> float | None:
+        """By when the work has ended that holds an idle session's end off; it may end unnoticed."""
+        state = self._state
+        idle_ttl_s = state.limits.idle_ttl_s
+        if idle_ttl_s is None or not state.lease.working:
+            return None
+        idle_over = state.lease.last_activity + idle_ttl_s
+        return max(idle_over, state.now + state.limits.stage_call_timeout_s)
 
     def _tell_expiring(self) -> None:
         """Once, a while before the session has lasted as long as its model can."""
