@@ -101,7 +101,9 @@ class CommitItems:
             self._transcripts.committed(
                 item_id, sealed.seconds, heard=sealed.heard, hint=sealed.hint
             )
-        state.emit(ItemDone, previous_item_id=previous, item=state.items.get(item_id))
+        # A place at the root of a full conversation is the first to be given up again.
+        made = state.items.get(item_id) or item
+        state.emit(ItemDone, previous_item_id=previous, item=made)
 
     def _remember(
         self, item: Item, transcript: str | None, *, speech: bool, after: str | None

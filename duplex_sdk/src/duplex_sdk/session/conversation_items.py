@@ -22,7 +22,7 @@ class ConversationItems:
     end takes no memory without end.
     """
 
-    __slots__ = ("_after", "_before", "_items", "_last", "_limit", "_size")
+    __slots__ = ("_after", "_before", "_held", "_items", "_last", "_limit", "_size")
 
     def __init__(self, limit: int = 8 * 1024 * 1024) -> None:
         self._limit = limit
@@ -31,6 +31,8 @@ class ConversationItems:
         self._before: dict[str, str | None] = {}
         self._after: dict[str | None, str | None] = {None: None}
         self._last: str | None = None
+        # A tuple, which is empty nearly always: an empty set takes 216 bytes per session.
+        self._held: tuple[str, ...] = ()
 
     def __contains__(self, item_id: str) -> bool:
         return item_id in self._items
@@ -83,11 +85,22 @@ class ConversationItems:
         self._forget_oldest()
         return previous
 
+    def hold(self, item_id: str) -> None:
+        """It is still being made: it is not forgotten to make room."""
+        self._held = (*self._held, item_id)
+
+    def let_go(self, item_id: str) -> None:
+        """It is made; nothing when nobody held it."""
+        if self._held:
+            self._held = tuple(each for each in self._held if each != item_id)
+
     def _forget_oldest(self) -> None:
         oldest = self._after[None]
         while self._size > self._limit and oldest is not None and oldest != self._last:
-            self.remove(oldest)
-            oldest = self._after[None]
+            following = self._after[oldest]
+            if oldest not in self._held:
+                self.remove(oldest)
+            oldest = following
 
     def _position(self, after: str | None) -> str | None:
         if after is None:

@@ -76,6 +76,7 @@ class ResponseEvents:
         item = self.item(response, "in_progress", empty=True)
         state.emit(OutputItemAdded, response_id=response.id, item=item)
         if response.in_conversation:
+            state.items.hold(item.id)
             previous = state.items.add(item)
             state.emit(ItemAdded, previous_item_id=previous, item=item)
 

@@ -339,6 +339,7 @@ class ResponseFlow:
 
     def _leave(self, response: Response) -> None:
         state = self._state
+        state.items.let_go(response.item_id)
         for forgotten in state.playback.finish(response.id):
             state.history.forget_alignment(forgotten)
         if response.apart:
