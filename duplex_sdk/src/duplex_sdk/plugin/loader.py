@@ -7,14 +7,18 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from duplex_sdk.stage import PipelineConfig
 
 from .api import check_api
 from .capabilities import DuplexCapabilities
+from .config import DuplexSessionConfig
 from .data_plane import DuplexDataPlane
 from .errors import PluginSpecError
 from .model_plugin import DuplexModelPlugin
 from .spec import PluginOption, PluginSpec
+from .turn_detection import TurnDetection
 
 if TYPE_CHECKING:
     from duplex_sdk.stage import Json
@@ -33,13 +37,14 @@ def load_duplex_plugin(
 
     Raises:
         PluginIncompatibleError: written for another plugin API.
-        ValueError: the factory's path leads nowhere, or an option cannot be.
+        PluginSpecError: an option that it does not have, or a value that it refuses.
+        ValueError: the factory's path leads nowhere, or a session default cannot be.
         TypeError: the factory is no plugin, or its pipeline, capabilities or data plane is none.
         Exception: whatever the plugin's code raises.
     """
     check_api(spec.name, spec.api)
     resolved = MappingProxyType(resolve_options(spec, options or {}))
-    plugin = spec.load()(resolved)
+    plugin = _made(spec, resolved)
     plugin.plugin_id = spec.name
     if not hasattr(plugin, "options"):
         # A constructor of its own need not call ours.
@@ -47,10 +52,24 @@ def load_duplex_plugin(
     known = plugin.capabilities(max_sessions=spec.max_sessions)
     _require(spec, "capabilities()", known, DuplexCapabilities)
     _require(spec, "data_plane", plugin.data_plane, DuplexDataPlane)
+    _check_session_defaults(spec, known)
     plugin_pipeline(spec, plugin)
     if plugin.early_input and not known.supports_core_resumable_request:
         raise ValueError(f"plugin '{spec.name}': early_input needs supports_core_resumable_request")
     return plugin
+
+
+def _made(spec: PluginSpec, options: Mapping[str, Json]) -> DuplexModelPlugin:
+    factory = spec.load()
+    try:
+        return factory(options)
+    except ValueError as error:
+        # Whoever typed the option is to mend it: the plugin itself is sound.
+        raise PluginSpecError(
+            f"plugin '{spec.name}': {error}",
+            hint=getattr(error, "hint", None)
+            or f"duplex plugins inspect {spec.name} lists its options",
+        ) from error
 
 
 def plugin_pipeline(spec: PluginSpec, plugin: DuplexModelPlugin) -> PipelineConfig:
@@ -121,6 +140,32 @@ def _bad_value(spec: PluginSpec, option: PluginOption, value: Json) -> PluginSpe
         f"plugin '{spec.name}', option {option.name!r}: {value!r} is not {wanted}",
         hint=option.help or None,
     )
+
+
+def _check_session_defaults(spec: PluginSpec, known: DuplexCapabilities) -> None:
+    """What the model prefers must be a configuration that a session can have.
+
+    Raises:
+        ValueError: a field there is not, or a value it cannot take.
+    """
+    preferred = dict(known.session_defaults)
+    figures = preferred.pop("turn_detection", None) or {}
+    _check_fields(f"plugin '{spec.name}': session_defaults", preferred, DuplexSessionConfig)
+    _require(spec, "session_defaults['turn_detection']", figures, Mapping)
+    _check_fields(
+        f"plugin '{spec.name}': session_defaults['turn_detection']", dict(figures), TurnDetection
+    )
+
+
+def _check_fields(what: str, values: Mapping[str, Json], owner: type[msgspec.Struct]) -> None:
+    kinds = {field.name: field.type for field in msgspec.structs.fields(owner)}
+    for name, value in values.items():
+        if name not in kinds:
+            raise ValueError(f"{what}: {owner.__name__} has no field {name!r}")
+        try:
+            msgspec.convert(value, kinds[name])
+        except msgspec.ValidationError as error:
+            raise ValueError(f"{what}[{name!r}]: {error}") from error
 
 
 def _require(spec: PluginSpec, what: str, value: object, wanted: type) -> None:

@@ -94,8 +94,12 @@ class ReportCards:
         return list(self._suites)
 
     def card(self, suite: str) -> list[Grade]:
-        """The grades of one suite, in order."""
-        return [grade for grade in self._grades.values() if grade.suite == suite]
+        """The grades of one suite, in the order of the laws, whoever ran them first."""
+        from duplex_sdk.testing.conformance.run import law_levels
+
+        order = {test.removeprefix("test_"): place for place, test in enumerate(law_levels())}
+        mine = [grade for grade in self._grades.values() if grade.suite == suite]
+        return sorted(mine, key=lambda grade: order.get(grade.law, len(order)))
 
     def verdict(self, suite: str) -> str:
         """How it went, in a line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,8 @@ from duplex_sdk.plugin import (
     DuplexAppendPlan,
     DuplexCapabilities,
     DuplexModelPlugin,
+    DuplexRuntimeConfigError,
+    InputProcessor,
     PluginOption,
     PluginSpec,
 )
@@ -96,7 +99,7 @@ class RightNativeModel(RightModel):
 
     def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
         talk, prompt = unit.state, unit.prompt
-        if prompt.is_speech and prompt.audio is not None:
+        if prompt.audio is not None and is_loud(prompt.audio):
             talk.heard_ms += prompt.audio.duration_ms
         elif talk.heard_ms:
             talk.words.extend(self.reply(talk, prompt, f"{talk.heard_ms:.0f} ms"))
@@ -105,6 +108,11 @@ class RightNativeModel(RightModel):
             yield replace_again(self.say(unit, talk.words.popleft()))
         else:
             yield unit.output(listen=True)
+
+
+def is_loud(audio: PcmChunk) -> bool:
+    """Whether somebody speaks: a model of this kind has no other detector."""
+    return audio.count > 0 and bool(np.abs(audio.numpy()).max() > 0.02)
 
 
 def replace_again(output: StageOutput) -> StageOutput:
@@ -128,8 +136,7 @@ class RightCallingModel(RightModel):
         results = unit.prompt.data.get("results", ())
         if unit.prompt.final and self.calls(unit.state):
             unit.state.called = True
-            call = ToolCall("look", '{"place": "here"}', f"call_{unit.state.seed}")
-            return (unit.output(tool_call=call, end_of_turn=True),)
+            return (unit.output(tool_call=self.call(unit.state), end_of_turn=True),)
         if results:
             took = {"took": [each["call_id"] for each in results]}
             unit.state.words.extend(self.of_results(results))
@@ -138,6 +145,9 @@ class RightCallingModel(RightModel):
 
     def calls(self, talk: Talk) -> bool:
         return not talk.called
+
+    def call(self, talk: Talk) -> ToolCall:
+        return ToolCall("look", '{"place": "here"}', f"call_{talk.seed}")
 
     def of_results(self, results: Iterable[Mapping[str, Json]]) -> list[str]:
         return [f"It says {each['output']}. " for each in results]
@@ -230,6 +240,56 @@ class RightCalling(Right):
             return None
         left = [each for each in current.get("results", ()) if each["call_id"] not in data["took"]]
         return {**current, "results": left}
+
+
+class RightVoiced(Right):
+    """Has voices of its own, for whatever its clients call them; none of its hooks is at once."""
+
+    voices = ("anna", "otto")
+    taken: Mapping[str, str] = {"alloy": "anna", "marin": "otto"}
+
+    def voice_in_use(self, config: Mapping[str, Json]) -> str | None:
+        named = config.get("voice") or "anna"
+        return self.taken.get(named, named)
+
+    async def prepare_runtime_config(
+        self, config: Mapping[str, Json], *, model_config: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        voice = await asyncio.to_thread(self.voice_in_use, config)
+        if voice not in self.voices:
+            raise DuplexRuntimeConfigError("invalid_voice", f"no voice {voice!r}")
+        return {"voice": voice}
+
+    async def prepare_append_plan(self, request: AppendRequest) -> DuplexAppendPlan:
+        return await asyncio.to_thread(self.plan_append, request)
+
+    def configure_sampling_params(
+        self,
+        *,
+        runtime_config: Mapping[str, Json],
+        defaults: tuple[Mapping[str, Json], ...],
+    ) -> tuple[Mapping[str, Json], ...]:
+        return tuple({**each, "voice": runtime_config["voice"]} for each in defaults)
+
+    def create_input_processor(self, config: Mapping[str, Json]) -> InputProcessor | None:
+        return RightFilter()
+
+
+class RightFilter(InputProcessor):
+    """Makes everything a little softer."""
+
+    def process(self, audio: PcmChunk) -> PcmChunk:
+        return PcmChunk.of(audio.numpy() * 0.9, audio.rate)
+
+    def played(self, audio: PcmChunk, start_ms: float) -> None:
+        pass
+
+
+class RightAnswering(Right):
+    """Also serves requests that have no session."""
+
+    def pipeline(self) -> PipelineConfig:
+        return replace(super().pipeline(), turn_requests=True, spoken_requests=True)
 
 
 class RightCascade(Right):

@@ -43,6 +43,8 @@ RIGHT = (
     ("RightNative", "RightNativeModel"),
     ("RightSeeing", "RightModel"),
     ("RightCalling", "RightCallingModel"),
+    ("RightVoiced", "RightModel"),
+    ("RightAnswering", "RightModel"),
     ("RightCascade", "RightVoiceModel"),
     ("Right", "ThreeRows"),
 )
@@ -96,6 +98,10 @@ _MODELS = {
     "ClosesTheWrongRow": ("a_closed_session_takes_nothing_down",),
     "LeaksAfterClose": ("a_closed_session_leaves_nothing_behind",),
     "KeepsStates": ("a_closed_session_leaves_nothing_behind",),
+    "LeavesThreads": ("a_closed_session_leaves_nothing_behind",),
+    "LeavesFiles": ("a_closed_session_leaves_nothing_behind",),
+    "ForgetsAtAnUpdate": ("an_update_breaks_nothing_off",),
+    "HearsTwice": ("what_was_heard_is_told_once",),
     "SkipsLateWords": ("late_ticks_lose_nothing",),
     "HandsOutTensors": ("outputs_can_cross_processes",),
     "DiesOfALateCancel": ("a_session_goes_on_after_a_cancel",),
@@ -113,6 +119,8 @@ _BEHIND: dict[str, dict[str, tuple[str, ...]]] = {
         "KeepsDiscardedInput": ("discarded_input_is_forgotten",),
         "NeedsResidue": ("a_commit_without_residue_is_answered",),
         "ChokesOnPadding": ("a_detected_turn_is_answered",),
+        "ForgetsAtAnUpdate": ("an_update_breaks_nothing_off",),
+        "HearsFromTheBeginning": ("what_was_heard_is_told_once",),
     },
     "RightQuick": {
         "TakesItsTime": ("quick_stages_are_quick",),
@@ -120,6 +128,11 @@ _BEHIND: dict[str, dict[str, tuple[str, ...]]] = {
     "RightNative": {
         "TalksOnAfterACancel": ("a_cancel_stops_the_answer",),
         "MixesUnits": ("batch_mates_change_nothing",),
+        "NeverFallsSilent": ("a_conversation_keeps_the_session_sound",),
+    },
+    "RightAnswering": {
+        "CannotRead": ("a_written_request_is_answered",),
+        "NeedsAConversation": ("a_spoken_request_is_answered",),
     },
     "RightSeeing": {
         "ChokesOnPictures": ("a_turn_with_pictures_is_answered",),
@@ -127,6 +140,9 @@ _BEHIND: dict[str, dict[str, tuple[str, ...]]] = {
     "RightCalling": {
         "NeverCalls": ("a_tool_result_is_answered",),
         "IgnoresToolResults": ("a_tool_result_is_answered",),
+        "CallsWhatNobodyDeclared": ("a_function_call_can_be_made",),
+        "CallsInPython": ("a_function_call_can_be_made",),
+        "CallsUnderOneId": ("a_function_call_can_be_made",),
     },
     "RightCascade": {
         "VoiceIgnoresCancel": ("a_cancel_stops_the_answer",),
@@ -140,6 +156,8 @@ _BEHIND: dict[str, dict[str, tuple[str, ...]]] = {
 
 _PLUGINS = {
     "CannotBeMade": ("the_plugin_loads",),
+    "PrefersWhatIsNot": ("the_plugin_loads",),
+    "PrefersWords": ("the_plugin_loads",),
     "OtherCapabilitiesEachTime": ("capabilities_never_change",),
     "OtherPipelineEachTime": ("the_pipeline_never_changes",),
     "MissingModel": ("the_heavy_half_imports",),
@@ -165,11 +183,27 @@ _PLUGINS = {
     "DropsPictures": ("plans_keep_pictures", "pictures_reach_the_model"),
     "PlansTensors": ("prompts_can_cross_processes",),
     "TellsObjects": ("what_clients_are_told_is_json",),
+    "TellsNoSound": ("what_the_model_says_reaches_the_client",),
+    "TellsWordsTwice": ("projections_are_model_results",),
+    "DropsTheSound": ("plans_keep_what_the_engine_said",),
+    "BlocksWhileItWaits": ("a_plan_that_waits_blocks_nobody",),
+    "ForgetsAtAnUpdate": ("a_changed_session_goes_on",),
+    "ImportsWhenAsked": ("the_light_half_imports_no_runtime",),
+    "PassesPaths": ("prompts_can_cross_processes",),
+    "KnowsTwoNames": ("the_voice_in_use_is_told",),
+    "NamesAFile": ("the_voice_in_use_is_told",),
+    "NamesItsVoiceTwice": ("the_voice_in_use_is_told",),
+    "CountsItsSampling": ("sampling_depends_on_the_session_alone",),
+    "NeedsATemperature": ("sampling_depends_on_the_session_alone",),
+    "SharesItsRuntimeConfig": ("runtime_configs_are_of_one_session_each",),
+    "FiltersWholeFrames": ("input_filters_keep_length_and_rate",),
+    "SharesItsFilter": ("input_filters_keep_length_and_rate",),
     "KeepsWhatWasGivenBack": ("a_unit_that_was_not_taken_goes_back",),
 }
 
 _IN_FRONT = {
     "ForgetsToolResults": ("RightCallingModel", "tool_results_wait_until_the_model_took_them"),
+    "TellsNobody": ("RightNativeModel", "what_the_model_says_reaches_the_client"),
     "DecidesByCounter": ("RightVoiceModel", "a_decision_depends_on_its_output_alone"),
     "RemembersInStageInput": ("RightVoiceModel", "batch_mates_change_nothing"),
 }
@@ -184,6 +218,14 @@ _DESCRIPTORS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"name": "scripted"}, "the_installed_entry_point_is_this_descriptor"),
     ({"factory": "heavy_light_half:Heavy"}, "the_light_half_imports_no_runtime"),
 )
+
+
+_VOICES = {"voices": ("anna", "otto")}
+_WITH_VOICES = {
+    "NamesAVoiceItHasNot": "the_voice_in_use_is_told",
+    "HasOnlyAnna": "the_descriptor_names_true_voices",
+}
+"""Plugins whose descriptor names voices that are not theirs."""
 
 
 def _specimens() -> tuple[Specimen, ...]:
@@ -202,6 +244,10 @@ def _specimens() -> tuple[Specimen, ...]:
     found += [
         Specimen(name, law, f"wrong_plugins:{name}", model)
         for name, (model, law) in _IN_FRONT.items()
+    ]
+    found += [
+        Specimen(name, law, f"wrong_plugins:{name}", changes=_VOICES)
+        for name, law in _WITH_VOICES.items()
     ]
     found += [
         Specimen(f"{next(iter(changes))}={next(iter(changes.values()))}", law, changes=changes)

@@ -69,7 +69,8 @@ def test_an_unload_that_raises_is_caught() -> None:
 
 @pytest.mark.parametrize(("factory", "model"), RIGHT)
 def test_the_right_plugin_keeps_every_law(factory: str, model: str) -> None:
-    right = Specimen("right", "", f"right_plugin:{factory}", model)
+    voices = {"voices": ("anna", "otto")} if factory == "RightVoiced" else {}
+    right = Specimen("right", "", f"right_plugin:{factory}", model, voices)
     laws = [
         name.removeprefix("test_")
         for name, level in law_levels().items()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 from duplex_sdk.audio import PcmChunk
-from duplex_sdk.stage import LoadContext, StageInfo, StageOutput, StagePrompt, StageSession
+from duplex_sdk.stage import (
+    LoadContext,
+    StageInfo,
+    StageOutput,
+    StagePrompt,
+    StageSession,
+    ToolCall,
+)
 from msgspec.structs import replace
 from right_plugin import (
     RATE,
@@ -27,6 +36,8 @@ from right_plugin import (
 __all__ = ["RightCallingModel", "RightModel", "RightNativeModel", "RightVoiceModel"]
 
 TABLE: list[Talk] = []
+OVER: list[threading.Event] = []
+FILES: list[Any] = []
 
 
 class DoesNotLoad(RightModel):
@@ -280,6 +291,60 @@ class ThreeRows(RightModel):
         self.taken -= 1
 
 
+class LeavesThreads(RightModel):
+    def open(self, session: StageSession) -> Talk:
+        over = threading.Event()
+        OVER.append(over)
+        threading.Thread(target=over.wait, daemon=True).start()
+        return super().open(session)
+
+
+class LeavesFiles(RightModel):
+    def open(self, session: StageSession) -> Talk:
+        FILES.append(TemporaryFile())  # noqa: SIM115 -- that is what is wrong
+        return super().open(session)
+
+
+class ForgetsAtAnUpdate(RightModel):
+    def update(self, state: Talk, session: StageSession) -> None:
+        state.words.clear()
+        state.heard_ms = 0.0
+
+
+class HearsTwice(RightModel):
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        for output in super().step_unit(unit, now):
+            yield output
+            if output.user_text_final:
+                yield unit.output(user_text=output.user_text, user_text_final=True)
+
+
+class HearsFromTheBeginning(RightModel):
+    """Each piece of what it heard holds all pieces before it, as a recogniser tells them."""
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        if unit.prompt.audio is not None:
+            heard = unit.state.__dict__["heard"] = unit.state.__dict__.get("heard", "") + "so "
+            yield unit.output(user_text=heard)
+        yield from super().step_unit(unit, now)
+
+
+class NeedsAConversation(RightModel):
+    """Answers only who was there before."""
+
+    def reply(self, talk: Talk, prompt: StagePrompt, length: str) -> list[str]:
+        assert not (prompt.final and prompt.messages), "this session has no history"
+        return super().reply(talk, prompt, length)
+
+
+class NeverFallsSilent(RightNativeModel):
+    """Leaves it to its listener to find out that it has said all."""
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        for output in super().step_unit(unit, now):
+            yield replace(output, listen=False, end_of_turn=False)
+
+
 class SkipsLateWords(RightModel):
     """Keeps in time by leaving out what should have been said by now."""
 
@@ -398,6 +463,24 @@ class IgnoresToolResults(RightCallingModel):
         if unit.prompt.data.get("results"):
             return ()
         return super().step_unit(unit, now)
+
+
+class CallsWhatNobodyDeclared(RightCallingModel):
+    def call(self, talk: Talk) -> ToolCall:
+        return replace(super().call(talk), name="format_disk")
+
+
+class CallsInPython(RightCallingModel):
+    def call(self, talk: Talk) -> ToolCall:
+        return replace(super().call(talk), arguments="{'place': 'here'}")
+
+
+class CallsUnderOneId(RightCallingModel):
+    def calls(self, talk: Talk) -> bool:
+        return True
+
+    def call(self, talk: Talk) -> ToolCall:
+        return replace(super().call(talk), call_id="call_0")
 
 
 class VoiceIgnoresCancel(RightVoiceModel):

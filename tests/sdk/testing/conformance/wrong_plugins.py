@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+from duplex_sdk.audio import PcmChunk
 from duplex_sdk.plugin import (
     AppendPiece,
     AppendRequest,
@@ -15,6 +18,7 @@ from duplex_sdk.plugin import (
     DuplexCapabilities,
     DuplexDataPlane,
     DuplexModelSessionState,
+    InputProcessor,
     ModelResult,
     OutputContext,
     PcmReservation,
@@ -29,7 +33,15 @@ from duplex_sdk.stage import (
     pass_on,
 )
 from msgspec.structs import replace
-from right_plugin import Right, RightCalling, RightCascade, RightSeeing
+from right_plugin import (
+    Right,
+    RightCalling,
+    RightCascade,
+    RightFilter,
+    RightNative,
+    RightSeeing,
+    RightVoiced,
+)
 
 
 class CannotBeMade(Right):
@@ -51,6 +63,18 @@ class OtherCapabilitiesEachTime(Right):
         return DuplexCapabilities.turn_based(
             supports_multi_session=True, target_barge_in_latency_ms=next(self.count)
         )
+
+
+class PrefersWhatIsNot(Right):
+    defaults: Mapping[str, Json] = {"overlap_short_ack": 400}
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        known = super().capabilities(max_sessions=max_sessions)
+        return dataclasses.replace(known, session_defaults=self.defaults)
+
+
+class PrefersWords(PrefersWhatIsNot):
+    defaults: Mapping[str, Json] = {"turn_detection": {"silence_duration_ms": "soon"}}
 
 
 class OtherPipelineEachTime(Right):
@@ -224,6 +248,151 @@ class _StrictPlane(DuplexDataPlane):
 
 class ClosesStreamsOnce(Right):
     data_plane = _StrictPlane()
+
+
+class _SilentPlane(DuplexDataPlane):
+    def project(
+        self, output: StageOutput, *, state: DuplexModelSessionState, context: object
+    ) -> Iterable[ModelResult]:
+        for result in super().project(output, state=state, context=context):
+            yield replace(result, audio=None)
+
+
+class TellsNoSound(Right):
+    data_plane = _SilentPlane()
+
+
+class _StutteringPlane(DuplexDataPlane):
+    def project(
+        self, output: StageOutput, *, state: DuplexModelSessionState, context: object
+    ) -> Iterable[ModelResult]:
+        yield from super().project(output, state=state, context=context)
+        yield ModelResult(text=output.text)
+
+
+class _MutePlane(DuplexDataPlane):
+    def project(
+        self, output: StageOutput, *, state: DuplexModelSessionState, context: object
+    ) -> Iterable[ModelResult]:
+        return (ModelResult(listen=True),)
+
+
+class TellsNobody(RightNative):
+    data_plane = _MutePlane()
+
+
+class TellsWordsTwice(Right):
+    data_plane = _StutteringPlane()
+
+
+class DropsTheSound(Right):
+    def plan_append(self, request: AppendRequest) -> DuplexAppendPlan:
+        plan = super().plan_append(request)
+        return DuplexAppendPlan(replace(plan.prompt, audio=None))
+
+
+class BlocksWhileItWaits(Right):
+    async def prepare_append_plan(self, request: AppendRequest) -> DuplexAppendPlan:
+        time.sleep(0.02)  # noqa: ASYNC251 -- that is what is wrong
+        return self.plan_append(request)
+
+
+class ForgetsAtAnUpdate(RightVoiced):
+    def runtime_config_for_update(
+        self, config: Mapping[str, Json], current: Mapping[str, Json], *, started: bool
+    ) -> Mapping[str, Json]:
+        return {}
+
+
+class ImportsWhenAsked(Right):
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        import hypothesis
+
+        assert hypothesis
+        return super().capabilities(max_sessions=max_sessions)
+
+
+class PassesPaths(Right):
+    def pipeline(self) -> PipelineConfig:
+        pipeline = super().pipeline()
+        (stage,) = pipeline.stages
+        made_with = dataclasses.replace(stage, options={"weights": Path("weights.bin")})
+        return dataclasses.replace(pipeline, stages=(made_with,))
+
+
+class KnowsTwoNames(RightVoiced):
+    def voice_in_use(self, config: Mapping[str, Json]) -> str | None:
+        return self.taken[config["voice"]]
+
+
+class NamesAFile(RightVoiced):
+    def voice_in_use(self, config: Mapping[str, Json]) -> str | None:
+        return Path("anna.pt")  # type: ignore[return-value]
+
+
+class NamesItsVoiceTwice(RightVoiced):
+    def voice_in_use(self, config: Mapping[str, Json]) -> str | None:
+        return f"my {super().voice_in_use(config)}"
+
+
+class NamesAVoiceItHasNot(RightVoiced):
+    taken: ClassVar[Mapping[str, str]] = {"alloy": "bertha", "marin": "bertha"}
+
+
+class HasOnlyAnna(RightVoiced):
+    voices = ("anna",)
+
+
+class CountsItsSampling(Right):
+    count = itertools.count()
+
+    def configure_sampling_params(
+        self,
+        *,
+        runtime_config: Mapping[str, Json],
+        defaults: tuple[Mapping[str, Json], ...],
+    ) -> tuple[Mapping[str, Json], ...]:
+        return tuple({**each, "seed": next(self.count)} for each in defaults)
+
+
+class NeedsATemperature(Right):
+    def configure_sampling_params(
+        self,
+        *,
+        runtime_config: Mapping[str, Json],
+        defaults: tuple[Mapping[str, Json], ...],
+    ) -> tuple[Mapping[str, Json], ...]:
+        return tuple({"temperature": runtime_config["temperature"]} for _ in defaults)
+
+
+class SharesItsRuntimeConfig(Right):
+    current: ClassVar[dict[str, Json]] = {}
+
+    async def prepare_runtime_config(
+        self, config: Mapping[str, Json], *, model_config: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        self.current["prompt"] = config.get("instructions")
+        return self.current
+
+
+class _WholeFrames(RightFilter):
+    """Gives back what fills a frame of 10 ms, and keeps the rest for later."""
+
+    def process(self, audio: PcmChunk) -> PcmChunk:
+        whole = audio.count // 160 * 160
+        return PcmChunk(audio.data[: whole * 4], audio.rate)
+
+
+class FiltersWholeFrames(Right):
+    def create_input_processor(self, config: Mapping[str, Json]) -> InputProcessor | None:
+        return _WholeFrames()
+
+
+class SharesItsFilter(Right):
+    filter = RightFilter()
+
+    def create_input_processor(self, config: Mapping[str, Json]) -> InputProcessor | None:
+        return self.filter
 
 
 class SharesItsBuffer(Right):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from time import perf_counter
@@ -31,6 +31,7 @@ from duplex_sdk.stage import (
     UnitRequest,
 )
 from duplex_sdk.stage.host import StageHost
+from duplex_sdk.testing.awaited import made_plan
 
 from .breach import breach
 from .said import Said
@@ -151,7 +152,17 @@ class StageBench:
     def update(self, session_id: str, **changes: Json) -> None:
         """The session object changes."""
         session = self.sessions[session_id]
-        session.stages = self._subject.stage_sessions(session_id, **changes)
+        config = self._subject.session_config(session_id, **changes)
+        hook = self._subject.plugin.runtime_config_for_update
+        try:
+            runtime = hook(config, session.stages[0].runtime, started=True)
+        except Exception as error:
+            breach(
+                f"runtime_config_for_update raised {type(error).__name__}: {error}",
+                "return the runtime config after the update; refuse what cannot change with"
+                " DuplexRuntimeConfigError, and only that",
+            )
+        session.stages = self._subject.told_to_stages(session_id, config, read_only(dict(runtime)))
         for host, told in zip(self._hosts, session.stages, strict=True):
             host.update(told)
 
@@ -267,12 +278,12 @@ class StageBench:
             sampling=tuple(stage.sampling for stage in session.stages),
         )
         try:
-            plan = self._subject.plugin.plan_append(request)
+            plan = made_plan(self._subject.plugin, request)
         except Exception as error:
             breach(
-                f"plan_append raised {type(error).__name__}: {error}",
+                f"planning an append raised {type(error).__name__}: {error}",
                 "what a request brings is read-only: start from super().plan_append(request) and"
-                " replace what differs",
+                " replace what differs; the runtime config holds what the config hooks returned",
             )
         self.prompt(session, 0, plan.prompt)
 
@@ -342,12 +353,25 @@ class StageBench:
         if shown:
             return
         context = StageInputContext(stage, session.stages[0].config, (), session.memo[index])
-        prompts: Sequence[StagePrompt] = self._pipeline.stage_input(output, context)
+        try:
+            prompts = tuple(self._pipeline.stage_input(output, context))
+        except Exception as error:
+            breach(
+                f"stage_input failed of an output of {stage.id!r}: {type(error).__name__}: {error}",
+                "return the next stage's prompts as a sequence, () for none; an output may have no"
+                " text, no audio, or neither",
+            )
         for prompt in prompts:
             self.prompt(session, index + 1, prompt)
 
     def _is_direct(self, session: BenchSession, index: int, output: StageOutput) -> bool:
-        decision = self._subject.plugin.decide_output(output, self.context(session, index))
+        try:
+            decision = self._subject.plugin.decide_output(output, self.context(session, index))
+        except Exception as error:
+            breach(
+                f"decide_output raised {type(error).__name__}: {error}",
+                "return None for what goes on to the next stage; an output may lack any field",
+            )
         return decision is not None
 
     def context(self, session: BenchSession, index: int) -> OutputContext:

@@ -18,12 +18,8 @@ class LawBrokenError(AssertionError):
         self.advice = advice
 
 
-class DoesNotApply(pytest.skip.Exception):
-    """A law has nothing to say about this plugin; pytest skips it and shows the reason."""
-
-    # Pytest shows these before the reason: a law's skip looks like any other.
-    __module__ = "builtins"
-    __qualname__ = "Skipped"
+class DoesNotApply(str):
+    """Why a law has nothing to say about this plugin: it tells a law's skip from all others."""
 
 
 def breach(problem: str, advice: str) -> NoReturn:
@@ -46,9 +42,5 @@ def require(condition: object, problem: str, advice: str) -> None:
 
 
 def does_not_apply(reason: str) -> NoReturn:
-    """The law is about something this plugin does not claim; pytest shows the reason.
-
-    Raises:
-        DoesNotApply: always.
-    """
-    raise DoesNotApply(reason)
+    """The law is about something this plugin does not claim; pytest shows the reason."""
+    pytest.skip(DoesNotApply(reason))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 
+from duplex_sdk.stage import Json
 from duplex_sdk.stage.model_class import load_model_class
 
 from .breach import breach, does_not_apply, require
@@ -21,7 +23,10 @@ sys.path[:] = json.loads(sys.argv[1])
 import numpy
 import duplex_sdk.clients, duplex_sdk.discovery, duplex_sdk.plugin, duplex_sdk.session
 before = {name.partition(".")[0] for name in sys.modules}
-importlib.import_module(sys.argv[2])
+module, _, name = sys.argv[2].partition(":")
+factory = getattr(importlib.import_module(module), name)
+plugin = factory(json.loads(sys.argv[3]))
+plugin.capabilities(max_sessions=1), plugin.pipeline(), plugin.create_session_state()
 after = {name.partition(".")[0] for name in sys.modules}
 print("\\n" + json.dumps(sorted(after - before)))
 """
@@ -97,13 +102,13 @@ class DescriptorLaws:
     def test_the_light_half_imports_no_runtime(self, conformance: Subject) -> None:
         """Plugin and descriptor import the standard library, numpy, the SDK and their package."""
         module = conformance.spec.factory.partition(":")[0]
-        came = _imported(module)
+        came = _imported(conformance.spec.factory, conformance.plugin.options)
         own = module.partition(".")[0]
         at_home = sys.stdlib_module_names | {own}
         foreign = sorted(name for name in came if name not in at_home)
         require(
             not foreign,
-            f"importing {module} also imports {', '.join(foreign)}",
+            f"importing {module} and making the plugin also imports {', '.join(foreign)}",
             "import libraries in the module that StageConfig.model names, or inside the function"
             " that needs them: the server imports the light half, only a worker the rest",
         )
@@ -135,10 +140,10 @@ class DescriptorLaws:
         )
 
 
-def _imported(module: str) -> list[str]:
-    """Top-level packages that an import of ``module`` brings into a fresh interpreter."""
+def _imported(factory: str, options: Mapping[str, Json]) -> list[str]:
+    """Top-level packages that making a plugin brings into a fresh interpreter."""
     done = subprocess.run(
-        [sys.executable, "-c", _LOOK, json.dumps(sys.path), module],
+        [sys.executable, "-c", _LOOK, json.dumps(sys.path), factory, json.dumps(dict(options))],
         capture_output=True,
         text=True,
         timeout=60,
@@ -146,7 +151,7 @@ def _imported(module: str) -> list[str]:
     )
     if done.returncode:
         breach(
-            f"{module} does not import in a fresh interpreter:\n{done.stderr.strip()[-2000:]}",
+            f"{factory} cannot be made in a fresh interpreter:\n{done.stderr.strip()[-2000:]}",
             "the light half may not depend on what a test or another module did before",
         )
     names: list[str] = json.loads(done.stdout.rstrip().rpartition("\n")[2])

@@ -120,7 +120,7 @@ def _served(conversation: Coroutine[Any, Any, T]) -> T:
 
 
 def _session(subject: Subject) -> dict[str, Any]:
-    return {"turn_detection": None, **subject.settings.session}
+    return {"turn_detection": None, **subject.usual_session}
 
 
 def _server(harness: Any, subject: Subject) -> Any:

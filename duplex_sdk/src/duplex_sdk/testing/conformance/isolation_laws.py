@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,7 +132,7 @@ class IsolationLaws:
         """However many sessions came and went, the model is as large as after the first one."""
         run_alone(conformance, "left 0", 0)
         before = [_sizes(stage.model) for stage in conformance.stages]
-        states = _states(conformance)
+        states, held = _states(conformance), _held()
         for number in range(1, AGAIN + 1):
             run_alone(conformance, f"left {number}", 0)
         for stage, old in zip(conformance.stages, before, strict=True):
@@ -146,6 +148,12 @@ class IsolationLaws:
                 "remove in close() what open() and the steps put there, or keep it in the state",
             )
         kept = _states(conformance) - states
+        for what, count in _held().items():
+            require(
+                count - held[what] < AGAIN,
+                f"{AGAIN} closed sessions left {count - held[what]} {what} behind",
+                "end in close() what open() or the steps began: threads, files, sockets, processes",
+            )
         require(
             kept < AGAIN,
             f"{kept} states of {AGAIN} closed sessions are still alive",
@@ -234,6 +242,13 @@ def _sizes(model: StageModel[Any]) -> dict[str, int]:
         for name, value in getattr(model, "__dict__", {}).items()
         if isinstance(value, list | dict | set | deque | bytearray)
     }
+
+
+def _held() -> dict[str, int]:
+    """What this process holds of its system, as far as the system tells."""
+    files = Path("/proc/self/fd")
+    held = {"threads": threading.active_count()}
+    return held | ({"open files": len(list(files.iterdir()))} if files.is_dir() else {})
 
 
 def _states(subject: Subject) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from duplex_sdk.audio import float_to_pcm16
+from duplex_sdk.errors import DuplexError
 from duplex_sdk.protocol.duplex import (
     AudioDelta,
     Commit,
@@ -18,15 +19,21 @@ from duplex_sdk.protocol.duplex import (
     TranscriptDelta,
 )
 from duplex_sdk.session import inputs
+from duplex_sdk.stage import StageOutput
 from duplex_sdk.testing.invariants import SessionWatch
 from duplex_sdk.testing.shared_lab import SharedLab
 
-from .breach import LawBrokenError, require
+from .breach import LawBrokenError, breach, require
 from .subject import Subject
 
 __all__ = ["ModelLab", "completed", "no_errors", "says_something"]
 
 _ANSWERS = (AudioDelta, TextDelta, TranscriptDelta, FunctionCallArgumentsDone)
+
+_BREAKS = (
+    "the traceback above says where; text must be whole characters, and what a hook returns what"
+    " its docstring says"
+)
 
 _LEDGERS = (
     "the session core keeps these ledgers by what the model hands out: look for outputs that belong"
@@ -39,14 +46,23 @@ class ModelLab(SharedLab):
 
     Attributes:
         watched: holds the laws of the session core against every step.
+        outputs: of the stages, those that are for the client, in order.
     """
 
     def __init__(
         self, subject: Subject, session: Mapping[str, Any] | None = None, **options: Any
     ) -> None:
         self._subject = subject
-        wanted = {**subject.settings.session, **(session or {})}
-        super().__init__(subject.models, subject.plugin, wanted, **options)
+        self.outputs: list[StageOutput] = []
+        wanted = {**subject.usual_session, **(session or {})}
+        try:
+            super().__init__(subject.models, subject.plugin, wanted, **options)
+        except DuplexError as error:
+            breach(
+                f"a session does not open: {error}",
+                "a session without any wishes must be welcome: the hooks that are asked at its"
+                " opening may not count on what the client says",
+            )
         self.watched = SessionWatch(self)
 
     def __enter__(self) -> ModelLab:
@@ -55,9 +71,21 @@ class ModelLab(SharedLab):
     def __exit__(self, *raised: object) -> None:
         super().__exit__(*raised)
         error = raised[1]
-        if isinstance(error, AssertionError) and not isinstance(error, LawBrokenError):
+        if isinstance(error, LawBrokenError) or not isinstance(error, Exception):
+            return
+        if isinstance(error, AssertionError):
             problem = f"a ledger of the session does not add up: {error}"
             raise LawBrokenError(problem, _LEDGERS) from error
+        problem = f"a session breaks: {type(error).__name__}: {error}"
+        raise LawBrokenError(problem, _BREAKS) from error
+
+    def feed(self, item: inputs.Input) -> None:
+        """As ``SessionLab`` does it; outputs are noted."""
+        if isinstance(item, inputs.StageOutputReceived) and (
+            item.is_last or item.shown or item.decision is not None
+        ):
+            self.outputs.append(item.output)
+        super().feed(item)
 
     def begin_turn(self, number: int) -> None:
         """The user speaks; in turn mode the turn is committed and an answer asked for."""

@@ -11,6 +11,7 @@ from duplex_sdk.stage.worker.framing import encoded_size
 from .bench import BenchSession, StageBench
 from .breach import breach
 from .conversation import take_turn
+from .policy_laws import projected
 from .subject import Subject
 
 __all__ = ["PackingLaws"]
@@ -23,6 +24,9 @@ class PackingLaws:
 
     def test_prompts_can_cross_processes(self, conformance: Subject) -> None:
         """What the planner and ``stage_input`` make, and what stages are told of a session."""
+        for stage in conformance.pipeline.stages:
+            if set(stage.backends) != {"inline"}:
+                _packed(f"what stage {stage.id!r} is made with", (dict(stage.options),))
         _, session = _turn(conformance)
         _packed("a session", session.stages)
         _packed("a prompt", session.prompts)
@@ -40,7 +44,7 @@ class PackingLaws:
         context = conformance.plugin.data_plane_context(bench.context(session, last))
         for said in session.said:
             if said.shown:
-                for result in plane.project(said.output, state=state, context=context):
+                for result in projected(plane, said.output, state, context):
                     _written(result)
 
 
@@ -58,8 +62,9 @@ def _packed(what: str, messages: Iterable[object]) -> None:
         except Exception as error:
             breach(
                 f"{what} cannot be sent to another process: {error}",
-                f"`data`, runtime config and sampling carry {PLAIN}; numbers of a tensor go into"
-                " `arrays` as Array(array.tobytes(), str(array.dtype), array.shape)",
+                f"text is whole characters; `data`, options, runtime config and sampling carry"
+                f" {PLAIN}; numbers of a tensor go into `arrays` as"
+                " Array(array.tobytes(), str(array.dtype), array.shape)",
             )
 
 

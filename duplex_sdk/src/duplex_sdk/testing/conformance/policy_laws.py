@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, cast
@@ -11,15 +12,19 @@ from msgspec import structs
 
 from duplex_sdk.plugin import (
     AppendPiece,
+    AppendPlanner,
     AppendRequest,
     DuplexAppendPlan,
+    DuplexDataPlane,
     DuplexFence,
+    DuplexModelSessionState,
     DuplexRuntimeConfigError,
     ModelResult,
     SessionView,
 )
 from duplex_sdk.plugin.read_only import read_only
-from duplex_sdk.stage import Json, StageOutput
+from duplex_sdk.stage import Json, StageOutput, StagePrompt
+from duplex_sdk.testing.awaited import made_plan
 
 from .bench import BenchSession, StageBench
 from .breach import breach, does_not_apply, require
@@ -27,7 +32,7 @@ from .conversation import take_turn
 from .pictures import PICTURE, takes_pictures
 from .subject import Subject
 
-__all__ = ["PolicyLaws"]
+__all__ = ["PolicyLaws", "called", "projected"]
 
 LONGEST_S = 0.005
 TRIES = 5
@@ -54,7 +59,7 @@ class PolicyLaws:
             ),
         }
         for name, call in calls.items():
-            answer = _called(name, call)
+            answer = called(name, call)
             optional = name != "runtime_config_for_update" and answer is None
             require(
                 optional or isinstance(answer, Mapping),
@@ -65,8 +70,9 @@ class PolicyLaws:
     def test_what_clients_put_into_extra_body_does_no_harm(self, conformance: Subject) -> None:
         """An ``extra_body`` nobody knows is welcome, or refused by name."""
         check = conformance.plugin.validate_client_extra_body
-        _called("validate_client_extra_body", lambda: check(None))
-        _called("validate_client_extra_body", lambda: check({}))
+        may_be_none = "extra_body is None, or a mapping that holds anything"
+        called("validate_client_extra_body", lambda: check(None), may_be_none)
+        called("validate_client_extra_body", lambda: check({}), may_be_none)
         try:
             check(read_only({"conformance_kit": [1, {"deep": None}]}))
         except (DuplexRuntimeConfigError, ValueError):
@@ -88,6 +94,11 @@ class PolicyLaws:
                 f"a unit with final={unit.final} and respond={unit.respond} was planned with"
                 f" final={plan.prompt.final} and respond={plan.prompt.respond}",
                 "start from super().plan_append(request) and replace only what differs",
+            )
+            require(
+                unit.audio is None or _brings_something(plan.prompt),
+                "a unit with audio was planned without anything of it",
+                "hand the audio on, or what was made of it as `arrays`, `token_ids` or `data`",
             )
 
     def test_plans_keep_pictures(self, conformance: Subject) -> None:
@@ -115,7 +126,7 @@ class PolicyLaws:
             before = queued
             hook = plugin.runtime_config_for_function_output
             call = partial(hook, config, before, read_only(item))
-            answer = _called("runtime_config_for_function_output", call)
+            answer = called("runtime_config_for_function_output", call)
             queued = before if answer is None else read_only(dict(cast(Mapping[str, Json], answer)))
         if queued == current:
             does_not_apply("the plugin takes results from the conversation, not by its hook")
@@ -146,7 +157,7 @@ class PolicyLaws:
             context = bench.context(session, index)
             for name in ("decide_output", "project_intermediate_output"):
                 call = partial(getattr(plugin, name), said.output, context)
-                first, again = _called(name, call), _called(name, call)
+                first, again = called(name, call), called(name, call)
                 require(
                     first == again,
                     f"{name} said {first!r} of an output, then {again!r}",
@@ -167,28 +178,36 @@ class PolicyLaws:
         """What runs for each unit takes no time: all sessions wait for it."""
         unit = _units(conformance)[0]
         outputs, session, bench = _outputs(conformance, "block")
-        plane = conformance.plugin.data_plane
+        plane, told = conformance.plugin.data_plane, session.stages[0]
         context = _context(conformance, bench, session)
         calls: dict[str, Callable[[], object]] = {
             "plan_append": lambda: _plan(conformance, unit),
             "create_session_state": conformance.plugin.create_session_state,
+            "voice_in_use": lambda: conformance.plugin.voice_in_use(told.config),
+            "configure_sampling_params": lambda: conformance.sampling(told.runtime),
+            "runtime_config_for_update": lambda: conformance.plugin.runtime_config_for_update(
+                told.config, told.runtime, started=True
+            ),
         }
         if outputs:
-            calls["project"] = lambda: list(
-                plane.project(
-                    outputs[0],
-                    state=conformance.plugin.create_session_state(),
-                    context=context,
-                )
+            calls["project"] = lambda: projected(
+                plane, outputs[0], conformance.plugin.create_session_state(), context
             )
         for name, call in calls.items():
             took = min(_seconds(call) for _ in range(TRIES))
-            require(
-                took < LONGEST_S,
-                f"{name} takes {took * 1000:.0f} ms, and every session waits that long",
-                "do the work in the stage; what needs files or a library belongs into load(), or"
-                " into prepare_append_plan with asyncio.to_thread on owned data",
-            )
+            _is_quick(name, took)
+
+    def test_a_plan_that_waits_blocks_nobody(self, conformance: Subject) -> None:
+        """``prepare_append_plan`` may take its time, on other threads than the loop's."""
+        plugin = conformance.plugin
+        if type(plugin).prepare_append_plan is AppendPlanner.prepare_append_plan:
+            does_not_apply("the plugin makes its plans at once")
+        request = _request(conformance, _units(conformance)[0])
+        called("prepare_append_plan", lambda: made_plan(plugin, request), WAITS)
+        held = min(
+            asyncio.run(_longest_hold(plugin.prepare_append_plan(request))) for _ in range(TRIES)
+        )
+        _is_quick("prepare_append_plan", held)
 
     def test_projections_are_model_results(self, conformance: Subject) -> None:
         """``project`` makes ``ModelResult``s, with audio at the plugin's rate, each sample once."""
@@ -212,6 +231,13 @@ class PolicyLaws:
             told <= given,
             f"project made {told} samples of {given}",
             "yield the audio of an output in one result only",
+        )
+        given = sum(len(output.text or "") for output in outputs)
+        told = sum(len(result.text or "") for result in results)
+        require(
+            given < 2 or told < 2 * given,
+            f"project made {told} characters of {given}",
+            "yield the text of an output in one result only",
         )
 
     def test_the_data_plane_holds_nothing_of_a_session(self, conformance: Subject) -> None:
@@ -245,18 +271,48 @@ class PolicyLaws:
             lambda: plane.close_stream("one", state=state),
         )
         for step in steps:
-            _called("begin_request or close_stream", step)
+            called("begin_request or close_stream", step)
 
 
-def _called(name: str, call: Callable[[], object]) -> object:
+WAITS = "into prepare_append_plan with asyncio.to_thread on owned data"
+
+READ_ONLY = (
+    "config, current and item are read-only: return a new mapping instead of changing one; expect"
+    " keys to be missing"
+)
+
+
+def called(name: str, call: Callable[[], object], advice: str = READ_ONLY) -> object:
+    """What a hook returns.
+
+    Raises:
+        LawBrokenError: it raises instead.
+    """
     try:
         return call()
     except Exception as error:
-        breach(
-            f"{name} raised {type(error).__name__}: {error}",
-            "config, current and item are read-only: return a new mapping instead of changing one;"
-            " expect keys to be missing",
-        )
+        breach(f"{name} raised {type(error).__name__}: {error}", advice)
+
+
+def projected(
+    plane: DuplexDataPlane, output: StageOutput, state: DuplexModelSessionState, context: object
+) -> list[ModelResult]:
+    """What a data plane makes of an output.
+
+    Raises:
+        LawBrokenError: it fails of it.
+    """
+    made = called(
+        "project",
+        lambda: list(plane.project(output, state=state, context=context)),
+        "any field of an output may be missing: project what is there, and nothing of what is not",
+    )
+    assert isinstance(made, list)
+    return made
+
+
+def _brings_something(prompt: StagePrompt) -> bool:
+    return bool(prompt.audio or prompt.arrays or prompt.token_ids or prompt.data or prompt.text)
 
 
 def _units(subject: Subject) -> list[AppendPiece]:
@@ -275,6 +331,20 @@ def _units(subject: Subject) -> list[AppendPiece]:
 def _plan(
     subject: Subject, unit: AppendPiece, *, runtime: Mapping[str, Json] | None = None
 ) -> DuplexAppendPlan:
+    request = _request(subject, unit, runtime)
+    plan = called("planning an append", lambda: made_plan(subject.plugin, request))
+    require(
+        isinstance(plan, DuplexAppendPlan),
+        f"an append was planned as {plan!r}",
+        "return DuplexAppendPlan(StagePrompt(...))",
+    )
+    assert isinstance(plan, DuplexAppendPlan)
+    return plan
+
+
+def _request(
+    subject: Subject, unit: AppendPiece, runtime: Mapping[str, Json] | None = None
+) -> AppendRequest:
     told = subject.stage_sessions("plan")[0]
     view = SessionView(
         session_id="plan",
@@ -282,17 +352,9 @@ def _plan(
         runtime=told.runtime if runtime is None else runtime,
         conversation=read_only([{"role": "user", "content": "hello"}]),
     )
-    request = AppendRequest(
+    return AppendRequest(
         fence=DuplexFence("plan"), request_id="plan/0", seq=1, turn_seq=1, unit=unit, session=view
     )
-    plan = _called("plan_append", lambda: subject.plugin.plan_append(request))
-    require(
-        isinstance(plan, DuplexAppendPlan),
-        f"plan_append returned {plan!r}",
-        "return DuplexAppendPlan(StagePrompt(...))",
-    )
-    assert isinstance(plan, DuplexAppendPlan)
-    return plan
 
 
 def _outputs(subject: Subject, name: str) -> tuple[list[StageOutput], BenchSession, StageBench]:
@@ -315,15 +377,27 @@ def _project(
     for session, output in pairs:
         state = states.setdefault(session.session_id, subject.plugin.create_session_state())
         context = _context(subject, bench, session)
-        made = _called(
-            "project",
-            lambda output=output, state=state, context=context: list(  # type: ignore[misc]
-                subject.plugin.data_plane.project(output, state=state, context=context)
-            ),
-        )
-        assert isinstance(made, list)
-        results += made
+        results += projected(subject.plugin.data_plane, output, state, context)
     return results
+
+
+def _is_quick(name: str, took: float) -> None:
+    require(
+        took < LONGEST_S,
+        f"{name} takes {took * 1000:.0f} ms, and every session waits that long",
+        f"do the work in the stage; what needs files or a library belongs into load(), or {WAITS}",
+    )
+
+
+async def _longest_hold(work: Coroutine[Any, Any, object]) -> float:
+    """For how long at most a coroutine lets nobody else run, seconds."""
+    task = asyncio.ensure_future(work)
+    longest, last = 0.0, perf_counter()
+    while not task.done():
+        await asyncio.sleep(0)
+        now = perf_counter()
+        longest, last = max(longest, now - last), now
+    return longest
 
 
 def _seconds(call: Callable[[], object]) -> float:

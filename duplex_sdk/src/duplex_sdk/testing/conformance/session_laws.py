@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+
+import numpy as np
 
 from duplex_sdk.protocol.duplex import (
     AppendAudio,
+    AudioDelta,
     BargeIn,
     CancelResponse,
     ClearOutputAudio,
@@ -14,11 +18,16 @@ from duplex_sdk.protocol.duplex import (
     CreateResponse,
     FunctionCallArgumentsDone,
     RealtimeCommand,
+    ResponseCreated,
     SessionClosed,
+    TextDelta,
+    TranscriptDelta,
 )
 from duplex_sdk.testing.session_lab import tone
 
+from .bench import StageBench
 from .breach import breach, does_not_apply, require
+from .conversation import take_turn
 from .lab import ModelLab, completed, no_errors, says_something
 from .pictures import PICTURE, takes_pictures
 from .subject import Subject
@@ -42,6 +51,14 @@ class SessionLaws:
                 lab.take_turn(number)
             no_errors(lab)
             if conformance.native:
+                begun = sum(isinstance(event, ResponseCreated) for event in lab.events)
+                require(
+                    len(lab.statuses) == begun,
+                    f"of {begun} answers {len(lab.statuses)} had ended"
+                    f" {conformance.settings.answers_within_s:g} s after the last turn",
+                    "say end_of_turn in the last output of an utterance, and `listen` outside of"
+                    " one: until then the answer is open, and nothing of it is history",
+                )
                 return
             require(
                 completed(lab.statuses, 2),
@@ -49,6 +66,27 @@ class SessionLaws:
                 "let each answer come to rest; failures are told in the log of the run",
             )
             lab.watched.at_rest()
+
+    def test_what_the_model_says_reaches_the_client(self, conformance: Subject) -> None:
+        """Sound that leaves the last stage is heard, words are read."""
+        with ModelLab(conformance) as lab:
+            lab.take_turn(0)
+        text = "".join(output.text or "" for output in lab.outputs)
+        loud = any(output.audio and np.any(output.audio.numpy()) for output in lab.outputs)
+        heard = any(isinstance(event, AudioDelta) for event in lab.events)
+        read = any(isinstance(event, TextDelta | TranscriptDelta) for event in lab.events)
+        told = heard or read
+        # A native model's sound may be silence; its words never are.
+        lost = bool(text.strip()) and not (told if conformance.native else read)
+        if not conformance.native:
+            lost = lost or (loud and not heard)
+        require(
+            not lost,
+            f"the stages said {text!r}, {'with' if loud else 'without'} sound; of the words the"
+            f" client was told {'some' if read else 'none'}, of the sound"
+            f" {'some' if heard else 'none'}",
+            "the data plane's project() yields a ModelResult for all that is said",
+        )
 
     def test_a_cancel_ends_the_response(self, conformance: Subject) -> None:
         """``response.cancel`` ends the answer, and the next turn has one of its own."""
@@ -141,13 +179,38 @@ class SessionLaws:
                 " that sees nothing sets optional_input_modalities=() in capabilities()",
             )
 
+    def test_a_function_call_can_be_made(self, conformance: Subject) -> None:
+        """The model calls what the session declares, with JSON, and each call by its own id."""
+        calling = _calling_turn(conformance)
+        with StageBench(conformance) as bench:
+            session = bench.open("call", tools=list(conformance.settings.tools))
+            for _ in range(2):
+                take_turn(conformance, bench, "call", calling)
+        calls = [each.output.tool_call for each in session.said if each.output.tool_call]
+        declared = {str(tool.get("name")) for tool in conformance.settings.tools}
+        for call in calls:
+            require(
+                call.name in declared,
+                f"the model called {call.name!r}; the session declares {sorted(declared)}",
+                "call only what config['tools'] names: the client has nothing else to run",
+            )
+            require(
+                _is_json_object(call.arguments),
+                f"the arguments of a call are {call.arguments!r}",
+                "ToolCall.arguments is a JSON object as text: json.dumps(arguments)",
+            )
+        ids = [call.call_id for call in calls if call.call_id]
+        require(
+            len(set(ids)) == len(ids),
+            f"two calls of one session have one id: {ids}",
+            "leave call_id empty, or make a new one for each call: results are told apart by it",
+        )
+
     def test_a_tool_result_is_answered(self, conformance: Subject) -> None:
         """The model calls a function; its result brings the answer."""
-        conformance.needs("tools")
-        if conformance.settings.calling_turn is None:
-            does_not_apply("the suite names no `calling_turn` that makes the model call a function")
+        calling = _calling_turn(conformance)
         with ModelLab(conformance, {"tools": list(conformance.settings.tools)}) as lab:
-            lab.take_turn(conformance.settings.calling_turn)
+            lab.take_turn(calling)
             calls = [each for each in lab.events if isinstance(each, FunctionCallArgumentsDone)]
             require(
                 len(calls) == 1,
@@ -202,6 +265,20 @@ class SessionLaws:
             f"{len(again)} events instead of {len(first)}",
             "draw random numbers from StageSession.seed, read no clock but `now`",
         )
+
+
+def _calling_turn(subject: Subject) -> int:
+    subject.needs("tools")
+    if subject.settings.calling_turn is None:
+        does_not_apply("the suite names no `calling_turn` that makes the model call a function")
+    return subject.settings.calling_turn
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def _result_of(call_id: str) -> dict[str, Any]:

@@ -204,6 +204,68 @@ class StageLaws:
             "update() may ignore what the model cannot change; it must not raise",
         )
 
+    def test_an_update_breaks_nothing_off(self, conformance: Subject) -> None:
+        """An update that comes while the user speaks or is answered ends neither."""
+        if conformance.native:
+            does_not_apply("what a native model says depends on the input that goes on")
+        (whole,) = run_alone(conformance, "updated", 0)
+        if conformance.plugin.early_input:
+            with StageBench(conformance) as bench:
+                session = bench.open("updated")
+                bench.begin("updated", conformance.turn(0))
+                bench.update("updated")
+                bench.commit("updated")
+                bench.run(conformance.settings.answers_within_s)
+            require(
+                hear(session).heard == whole.heard,
+                f"a turn with an update in the middle of it is heard as {hear(session).heard},"
+                f" without one as {whole.heard}",
+                "update() takes the new config, and leaves alone what was heard and said so far",
+            )
+        with StageBench(conformance) as bench:
+            session = bench.open("updated")
+            bench.say("updated", conformance.turn(0))
+            end = bench.now + conformance.settings.answers_within_s
+            while not hear(session).says_something and bench.step(end):
+                pass
+            begun = hear(session)
+            bench.update("updated")
+            bench.run(conformance.settings.answers_within_s)
+        more = (len(whole.text) > len(begun.text)) or whole.audio.size > begun.audio.size
+        said = hear(session)
+        require(
+            not more or len(said.text) > len(begun.text) or said.audio.size > begun.audio.size,
+            "an update of the session broke its answer off",
+            "update() takes the new config, and leaves alone what was heard and is still to be"
+            " said; only cancel() ends an answer",
+        )
+
+    def test_what_was_heard_is_told_once(self, conformance: Subject) -> None:
+        """``user_text`` brings new pieces, and with ``user_text_final`` the whole turn, once."""
+        if conformance.native:
+            does_not_apply("a native model may find several turns in what it hears")
+        with StageBench(conformance) as bench:
+            session = bench.open("heard")
+            take_turn(conformance, bench, "heard", 0)
+        told = [each.output for each in session.said if each.output.user_text]
+        whole = [output.user_text for output in told if output.user_text_final]
+        require(
+            len(whole) <= 1,
+            f"one turn was told as heard {len(whole)} times: {whole}",
+            "say user_text_final in one output of a turn: each is a transcript of its own",
+        )
+        so_far = ""
+        for output in told:
+            piece = output.user_text or ""
+            require(
+                output.user_text_final
+                or not (len(so_far) >= 2 and len(piece) > len(so_far) and piece.startswith(so_far)),
+                f"the piece {piece!r} of what was heard repeats all pieces before it",
+                "user_text is what is new: yield what the recogniser added; only the final one is"
+                " the whole turn",
+            )
+            so_far += piece
+
     def test_late_ticks_lose_nothing(self, conformance: Subject) -> None:
         """A tick comes when there is time for it: an answer is as long on a busy machine."""
         if conformance.native:

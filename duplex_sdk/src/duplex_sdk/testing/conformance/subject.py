@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from duplex_sdk.plugin import (
 )
 from duplex_sdk.plugin.read_only import read_only
 from duplex_sdk.stage import Json, PipelineConfig, StageInfo, StageModel, StageSession
+from duplex_sdk.testing.awaited import awaited
 from duplex_sdk.testing.shared_models import SharedModels, load_stage
 
 from .breach import breach, does_not_apply, require
@@ -40,6 +40,18 @@ class Settings:
     cancel_points: int
     lives: int
     soak_s: float
+
+    def __post_init__(self) -> None:
+        """Refuse figures with which a law would look at nothing.
+
+        Raises:
+            ValueError: one of them is such a figure.
+        """
+        if not self.turns:
+            raise ValueError("the suite's `turns` are empty: the laws need something to say")
+        for name in ("answers_within_s", "longest_turn_s", "cancel_points", "lives", "soak_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"the suite's {name!r} must be above zero")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +100,7 @@ class Subject:
         except (Exception, SystemExit) as error:
             breach(
                 f"the plugin {self.spec.name!r} cannot be made: {type(error).__name__}: {error}",
-                "mend what the message names; `duplex plugins doctor` tries the same",
+                "mend what the message names; a server that is to serve it fails of the same",
             )
 
     @property
@@ -105,6 +117,15 @@ class Subject:
     def native(self) -> bool:
         """Whether the model decides by itself when to speak."""
         return self.capabilities.supports_model_native_turn_policy
+
+    @property
+    def usual_session(self) -> Mapping[str, Json]:
+        """What the clients of the laws ask for: the suite's wishes.
+
+        A model that decides by itself when to speak is let do so, as most clients do.
+        """
+        unasked: Mapping[str, Json] = {"auto_response": True} if self.native else {}
+        return {**unasked, **self.settings.session}
 
     def needs(self, ability: str) -> None:
         """Skip the law unless the plugin claims ``supports_<ability>``."""
@@ -181,17 +202,46 @@ class Subject:
         """
         config = self.session_config(session_id, **changes)
         runtime = self.runtime_config(config)
-        defaults = tuple(read_only(dict(stage.sampling)) for stage in self.pipeline.stages)
-        sampling = self.plugin.configure_sampling_params(runtime_config=runtime, defaults=defaults)
-        require(
-            isinstance(sampling, tuple) and len(sampling) == len(defaults),
-            f"configure_sampling_params returned {sampling!r} for {len(defaults)} stages",
-            "return one mapping per stage, in stage order, as a tuple",
-        )
+        return self.told_to_stages(session_id, config, runtime)
+
+    def told_to_stages(
+        self, session_id: str, config: Mapping[str, Json], runtime: Mapping[str, Json]
+    ) -> tuple[StageSession, ...]:
+        """What each stage is told of a session with this config and runtime config.
+
+        Raises:
+            LawBrokenError: the plugin makes no sampling parameters of it.
+        """
         seed = sum(session_id.encode())
         return tuple(
-            StageSession(session_id, config, runtime, sampling=each, seed=seed) for each in sampling
+            StageSession(session_id, config, runtime, sampling=each, seed=seed)
+            for each in self.sampling(runtime)
         )
+
+    def sampling(self, runtime: Mapping[str, Json]) -> tuple[Mapping[str, Json], ...]:
+        """The sampling parameters of a session, by stage.
+
+        Raises:
+            LawBrokenError: they are not one mapping per stage.
+        """
+        advice = (
+            "return one mapping per stage, in stage order, as a tuple; runtime_config and defaults"
+            " may lack any key, and are read-only"
+        )
+        defaults = tuple(read_only(dict(stage.sampling)) for stage in self.pipeline.stages)
+        configure = self.plugin.configure_sampling_params
+        try:
+            sampling = configure(runtime_config=runtime, defaults=defaults)
+        except Exception as error:
+            breach(f"configure_sampling_params raised {type(error).__name__}: {error}", advice)
+        require(
+            isinstance(sampling, tuple)
+            and len(sampling) == len(defaults)
+            and all(isinstance(each, Mapping) for each in sampling),
+            f"configure_sampling_params returned {sampling!r} for {len(defaults)} stages",
+            advice,
+        )
+        return sampling
 
     def session_config(self, session_id: str, **changes: Json) -> Mapping[str, Json]:
         """The public session object, as plugin and stages see it."""
@@ -202,29 +252,38 @@ class Subject:
         return shown
 
     def runtime_config(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
-        """What the plugin makes of a session object.
+        """What the plugin makes of a session object, as hooks and stages are given it.
 
         Raises:
             LawBrokenError: it refuses, or what it makes is no mapping.
         """
+        made: Mapping[str, Json] = read_only(dict(self.prepared(config)))
+        return made
+
+    def prepared(self, config: Mapping[str, Json], advice: str = "") -> Mapping[str, Json]:
+        """The mapping itself that the plugin makes of a session object.
+
+        Args:
+            config: the session object.
+            advice: what to do when it is refused; as a rule every session must be welcome.
+
+        Raises:
+            LawBrokenError: it refuses, or what it makes is no mapping.
+        """
+        options = read_only(dict(self.plugin.options))
+        prepare = self.plugin.prepare_runtime_config
         try:
-            prepared = asyncio.run(
-                self._prepare(config)  # a coroutine that may fetch
-            )
+            prepared = awaited(lambda: prepare(config, model_config=options))
         except Exception as error:
             breach(
                 f"prepare_runtime_config raised {type(error).__name__}: {error}",
-                "a session without any wishes must be welcome; config and model_config are"
-                " read-only: copy what you want to change",
+                advice
+                or "it is an `async def`, and a session without any wishes must be welcome; config"
+                " and model_config are read-only: copy what you want to change",
             )
         require(
             isinstance(prepared, Mapping),
             f"prepare_runtime_config returned {prepared!r}",
             "return a mapping, {} when there is nothing to remember",
         )
-        made: Mapping[str, Json] = read_only(dict(prepared))
-        return made
-
-    async def _prepare(self, config: Mapping[str, Json]) -> Mapping[str, Json]:
-        options = read_only(dict(self.plugin.options))
-        return await self.plugin.prepare_runtime_config(config, model_config=options)
+        return prepared

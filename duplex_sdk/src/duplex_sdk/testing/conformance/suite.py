@@ -12,6 +12,7 @@ from duplex_sdk.plugin import PluginSpec
 from duplex_sdk.stage import Json
 
 from .buffer_laws import BufferLaws
+from .config_laws import ConfigLaws
 from .descriptor_laws import DescriptorLaws
 from .engine_laws import EngineLaws
 from .isolation_laws import IsolationLaws
@@ -19,6 +20,7 @@ from .lease_laws import LeaseLaws
 from .limit_laws import LimitLaws
 from .packing_laws import PackingLaws
 from .policy_laws import PolicyLaws
+from .request_laws import RequestLaws
 from .session_laws import SessionLaws
 from .soak_laws import SoakLaws
 from .stage_laws import StageLaws
@@ -38,7 +40,9 @@ class ModelConformance(
     SessionLaws,
     IsolationLaws,
     PackingLaws,
+    RequestLaws,
     StageLaws,
+    ConfigLaws,
     PolicyLaws,
     BufferLaws,
     DescriptorLaws,
