@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import ipaddress
 import logging
 import os
 import signal
@@ -24,6 +26,17 @@ __all__ = ["register"]
 _WRONG_USAGE = 2
 _DEFAULT_WORKERS = 8
 
+logger = logging.getLogger(__name__)
+
+
+class LogLevel(enum.Enum):
+    """How much workers tell."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -38,11 +51,15 @@ def worker(
         int, typer.Option(min=1, help="How many replicas may run here at once.")
     ] = _DEFAULT_WORKERS,
     log_level: Annotated[
-        str,
+        LogLevel,
         typer.Option(metavar="debug|info|warning|error", help="What workers tell engines."),
-    ] = "info",
+    ] = LogLevel.INFO,
 ) -> None:
-    """Run stages here for servers on other machines that know $DUPLEX_WORKER_SECRET."""
+    """Run stages here for servers on other machines that know $DUPLEX_WORKER_SECRET.
+
+    What is said travels unencrypted. Where others could listen in, put a tunnel:
+    WireGuard, or ssh -L.
+    """
     # What lending takes is imported only by who lends: `duplex --help` stays quick.
     from duplex_sdk.stage.worker import SECRET_VARIABLE
     from duplex_sdk.stage.worker.address import host_and_port
@@ -53,7 +70,9 @@ def worker(
     try:
         address = host_and_port(listen)
         listening = _bound(address)
-        listener = WorkerListener(listening, secret, max_workers=max_workers, log_level=log_level)
+        listener = WorkerListener(
+            listening, secret, max_workers=max_workers, log_level=log_level.value
+        )
     except ValueError as error:
         hint = f"set {SECRET_VARIABLE} to the same long random text here and at the server"
         print_error(DuplexError(str(error), hint=hint if "secret" in str(error) else None))
@@ -91,6 +110,8 @@ def _serve_until_signal(listener: WorkerListener, listening: socket.socket) -> N
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         typer.echo(f"workers for engines that come to {place}")
         sys.stdout.flush()
+        if not ipaddress.ip_address(host).is_loopback:
+            logger.warning("what engines and workers say is not encrypted; see --help")
         woken.recv(1)
         signal.set_wakeup_fd(-1)
     listener.close()
