@@ -153,7 +153,7 @@ class SessionState:
         self.capabilities = setup.capabilities
         self.plugin = setup.plugin
         self.pipeline = setup.pipeline
-        self.limits = limits = setup.limits
+        self.limits = setup.limits
         self.ids = setup.ids
         self.opened_at = setup.now
         self.opened_wall_time = setup.wall_time
@@ -169,19 +169,9 @@ class SessionState:
         self.turn_state = TurnState.IDLE
         self.epoch = 0
         self.turn_id = 0
-        self.sequence = AppendSequence(session_id)
-        self.requests = StageRequests()
-        self.lease = DuplexLeaseState(
-            DuplexLeaseConfig(
-                limits.idle_ttl_s, limits.disconnect_grace_s, self.capabilities.max_session_s
-            ),
-            self.now,
-        )
-
-        self.input_bytes = ByteLedger(limits.max_pending_input_bytes_per_session)
-        self.pending_turns = TurnLedger(limits.max_pending_turns_per_session)
         self.model_state: DuplexModelSessionState = self.plugin.create_session_state()
-        self.turn_input = TurnInput()
+        self._open_ledgers()
+
         self.response: Response | None = None
         # Those outside the conversation, by id.
         self.beside: dict[str, Response] = {}
@@ -189,11 +179,6 @@ class SessionState:
         self.audio_started = False
         self.context_locked = False
         self.commit_seq = 0
-        self.playback = PlaybackLedger()
-        self.history = ConversationHistory()
-        self.items = ConversationItems()
-        self.tools = ToolLedger()
-
         self._own_seed = self.ids.seed()
         self.stages_opened = False
         self.answers_since: float | None = None
@@ -212,6 +197,24 @@ class SessionState:
         # The timer must be looked after: a deadline was set in this step.
         self.deadline_moved = True
         self._last_op = 0
+
+    def _open_ledgers(self) -> None:
+        limits = self.limits
+        self.sequence = AppendSequence(self.session_id)
+        self.requests = StageRequests()
+        self.lease = DuplexLeaseState(
+            DuplexLeaseConfig(
+                limits.idle_ttl_s, limits.disconnect_grace_s, self.capabilities.max_session_s
+            ),
+            self.now,
+        )
+        self.input_bytes = ByteLedger(limits.max_pending_input_bytes_per_session)
+        self.pending_turns = TurnLedger(limits.max_pending_turns_per_session)
+        self.turn_input = TurnInput()
+        self.playback = PlaybackLedger()
+        self.history = ConversationHistory()
+        self.items = ConversationItems()
+        self.tools = ToolLedger()
 
     @property
     def fence(self) -> DuplexFence:
