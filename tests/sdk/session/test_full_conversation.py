@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from duplex_sdk.protocol.duplex import Commit, CreateItem, TruncateItem
+from duplex_sdk.session import effects
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.session_lab import SessionLab, tone
 
@@ -42,6 +43,22 @@ def test_an_item_at_the_root_is_told_whole(full: SessionLab, item: dict[str, Any
         "conversation.item.done",
     ]
     assert {each["item"]["id"] for each in of_items} == {"item_new"}
+
+
+def test_a_place_that_went_while_the_sound_was_decoded_is_refused(full: SessionLab) -> None:
+    kept: list[effects.DecodeAudio] = []
+    full.faults[effects.DecodeAudio] = kept.append
+    oldest = next(iter(full.session.state.items)).id
+    item = {"role": "user", "content": [SOUND]}
+    full.send(CreateItem(item=item, previous_item_id=oldest, event_id="c1"))
+    full.session.state.items.remove(oldest)
+    del full.faults[effects.DecodeAudio]
+    seen = len(full.events)
+    full.carry_out(kept[0])
+    full.run(100)
+    (refused,) = told(full, seen)
+    assert (refused["error"]["code"], refused["error"]["event_id"]) == ("bad_event", "c1")
+    assert full.session.input_bytes == 0
 
 
 def test_the_item_of_an_open_answer_is_not_forgotten_for_newer_ones(full: SessionLab) -> None:

@@ -149,11 +149,17 @@ class ItemAudioFlow:
                 raise RealtimeProtocolError(fault.code, fault.message, param=fault.param)
             if made.item.id in state.items:
                 raise RealtimeProtocolError("bad_event", "this id is taken", param="item.id")
+            after = command.previous_item_id
+            if after not in (None, "root") and after not in state.items:
+                # It went while the sound was decoded, to make room.
+                raise RealtimeProtocolError(
+                    "bad_event", "there is no such item", param="previous_item_id"
+                )
             if len(state.turn_input.retained_items) >= MOST_RETAINED:
                 raise RealtimeProtocolError(
                     "input_backpressure", "too many turns wait for an answer", param="item"
                 )
-            after = store_images(made, command.previous_item_id)
+            after = store_images(made, after)
         except (RealtimeProtocolError, RefusalError) as error:
             spoken.drop()
             state.fail(error.code, str(error), command=command, param=error.param)
