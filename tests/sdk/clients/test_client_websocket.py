@@ -6,7 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from duplex_sdk.clients import ClientConnectionError, ClientSessionClosedError, DuplexClient
+from duplex_sdk.clients import (
+    ClientAddressError,
+    ClientConnectionError,
+    ClientSessionClosedError,
+    DuplexClient,
+)
 from duplex_sdk.clients.socket import session_url
 from websockets.asyncio.server import Server, ServerConnection, serve
 
@@ -31,10 +36,24 @@ def test_stock_profile_and_model_are_asked_for_in_the_address() -> None:
     assert session_url("ws://h", model="m", duplex=False) == "ws://h/v1/realtime?model=m"
 
 
-@pytest.mark.parametrize("address", ["ftp://h", "ws://", "file:///x"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ftp://h",
+        "ws://",
+        "file:///x",
+        "ws://h:99999",
+        "ws://h:port",
+        "ws://h:0",
+        "ws://:8000",
+        "ws://[::1",
+        "",
+    ],
+)
 def test_address_of_no_server_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="address"):
+    with pytest.raises(ClientAddressError, match="address") as caught:
         session_url(address, model=None, duplex=True)
+    assert "ws://" in str(caught.value.hint)
 
 
 def port_of(server: Server) -> int:

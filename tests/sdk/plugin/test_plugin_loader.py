@@ -61,6 +61,13 @@ class OwnOptions(Echo):
         self.options = {"half": options["size"] / 2}
 
 
+class Choosy(Echo):
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__(options)
+        if options["size"] > 3:
+            raise ValueError("size must be 3 at most; got " + str(options["size"]))
+
+
 class Unfinished(DuplexModelPlugin):
     def pipeline(self) -> PipelineConfig:
         raise NotImplementedError
@@ -92,6 +99,15 @@ def test_a_constructor_of_its_own_need_not_call_ours(factory: str, options: Any)
     declared = (PluginOption("size", type=int, default=3),)
     plugin = load_duplex_plugin(spec(factory, options=declared))
     assert plugin.options == options
+
+
+def test_a_value_that_a_plugin_refuses_is_the_callers_to_mend() -> None:
+    declared = (PluginOption("size", type=int, default=3),)
+    with pytest.raises(PluginSpecError) as caught:
+        load_duplex_plugin(spec("Choosy", options=declared), {"size": "4"})
+    assert str(caught.value) == "plugin 'echo': size must be 3 at most; got 4"
+    assert caught.value.hint == "duplex plugins inspect echo lists its options"
+    assert isinstance(caught.value.__cause__, ValueError)
 
 
 def test_a_plugin_cannot_change_its_options() -> None:

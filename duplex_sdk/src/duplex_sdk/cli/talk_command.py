@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from duplex_sdk.clients import ClientSessionClosedError, DuplexClient
+from duplex_sdk.clients.socket import session_url
 from duplex_sdk.errors import DuplexError
 
 from .server_process import ServerProcess
@@ -60,6 +61,9 @@ def run_talk(options: TalkOptions) -> bool:
 
 
 async def _talk(options: TalkOptions, console: Console) -> bool:
+    if options.url is not None:
+        # Before a microphone is asked for: it is no fault of the machine.
+        session_url(options.url, model=None, duplex=True)
     recorder = Recorder()
     source: SpokenSource
     loudspeaker: Loudspeaker = recorder

@@ -8,6 +8,7 @@ from __future__ import annotations
 from .base import DuplexClientBase
 from .connection_events import ConnectionLost, ConnectionResumed
 from .errors import (
+    ClientAddressError,
     ClientConnectionError,
     ClientError,
     ClientProtocolError,
@@ -28,6 +29,7 @@ from .websocket import DuplexClient
 __all__ = [
     "ApplicationPlayer",
     "BoundedStream",
+    "ClientAddressError",
     "ClientConnectionError",
     "ClientError",
     "ClientProtocolError",

@@ -8,6 +8,7 @@ from duplex_sdk.errors import DuplexError
 from duplex_sdk.protocol.duplex import ErrorEvent
 
 __all__ = [
+    "ClientAddressError",
     "ClientConnectionError",
     "ClientError",
     "ClientProtocolError",
@@ -19,6 +20,10 @@ __all__ = [
 
 class ClientError(DuplexError):
     """Root of every error that a client raises."""
+
+
+class ClientAddressError(ClientError, ValueError):
+    """What was given as the address of a server is none."""
 
 
 class ClientConnectionError(ClientError):

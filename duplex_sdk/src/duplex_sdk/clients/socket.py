@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from .errors import ClientAddressError
+
 __all__ = ["Socket", "SocketFactory", "resume_url", "session_url"]
 
 
@@ -41,12 +43,19 @@ def session_url(url: str, *, model: str | None, duplex: bool) -> str:
     """Complete a server's address to that of its session endpoint.
 
     Raises:
-        ValueError: it is no address of a WebSocket or HTTP server.
+        ClientAddressError: it is no address of a WebSocket or HTTP server.
     """
-    parts = urlsplit(url if "://" in url else f"ws://{url}")
-    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    if scheme not in ("ws", "wss") or not parts.netloc:
-        raise ValueError(f"not the address of a server: {url!r}")
+    try:
+        parts = urlsplit(url if "://" in url else f"ws://{url}")
+        # To ask for the port is to have it checked.
+        reachable = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        reachable = False
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme) if reachable else ""
+    if scheme not in ("ws", "wss"):
+        raise ClientAddressError(
+            f"not the address of a server: {url!r}", hint="such as ws://127.0.0.1:8000"
+        )
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     if duplex:
         # The first frame is our own session.update, so nothing shall open before it.
