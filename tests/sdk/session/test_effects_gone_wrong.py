@@ -60,14 +60,12 @@ class Accident:
     def __init__(self, lab: SessionLab, kind: type[Effect], number: int) -> None:
         self.met: Effect | None = None
         self._lab, self._kind, self._left = lab, kind, number
-        self._usual = lab._performers[kind]
         lab.faults[kind] = self._perform
 
     def _perform(self, effect: Effect) -> inputs.Input | None:
         self._left -= 1
         if self._left:
-            outcome: inputs.Input | None = self._usual(effect)
-            return outcome
+            return self._lab.outcome_of(effect)
         self.met = effect
         fault = self.at_once()
         return None if fault is None else FAULTY[self._kind](effect.op, fault)

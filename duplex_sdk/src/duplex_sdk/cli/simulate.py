@@ -63,7 +63,7 @@ def simulate(
     Exit code 1: a law broke; 130: you pressed Ctrl-C. Pressed twice nothing is waited for.
     """
     # What a simulation needs is imported only by who simulates: `duplex --help` stays quick.
-    from duplex_sdk.testing.simulation import Interruption, Soak, soak
+    from duplex_sdk.testing.simulation import Soak
 
     options = _options(plugin, plugin_option or ())
     first = secrets.randbelow(1 << 31) if seed is None else seed
@@ -81,20 +81,26 @@ def simulate(
     )
     if trace:
         _show(what)
-    again = f"duplex simulate{_again(plugin, plugin_option or ())}"
+    _run(what, f"duplex simulate{_again(plugin, plugin_option or ())}")
+
+
+def _run(what: Soak, command: str) -> None:
+    """Run them all and say how it went; ``command`` runs them again but for the seed."""
+    from duplex_sdk.testing.simulation import Interruption, soak
+
     interruption = Interruption()
     with _on_ctrl_c(interruption.ask):
-        typer.echo(f"seed {first}")
+        typer.echo(f"seed {what.seed}")
         result = soak(what, interruption=interruption)
     rate = result.schedules / max(result.seconds, 1e-9)
     typer.echo(f"{result.schedules} schedules in {result.seconds:.1f} s, {rate:.0f} a second")
     _tell_laws(result)
     if result.failed is not None:
-        _tell_failure(result, again)
+        _tell_failure(result, command)
         raise typer.Exit(1)
     typer.echo("every law held")
     if result.interrupted:
-        typer.echo(f"interrupted; go on with: {again} --seed {result.next_seed}")
+        typer.echo(f"interrupted; go on with: {command} --seed {result.next_seed}")
         raise typer.Exit(_INTERRUPTED)
 
 

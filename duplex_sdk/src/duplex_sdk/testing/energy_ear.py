@@ -36,7 +36,7 @@ class EnergyEar:
     def __init__(self, model_rate: int) -> None:
         self._model_rate = model_rate
         self._decoder = InputDecoder(model_rate)
-        self._resampler = StreamResampler(model_rate, SAMPLE_RATE)
+        self._resampler: StreamResampler | None = None
         self._detector: SpeechDetector | None = None
         self._partial: NDArray[float32] = numpy.zeros(0, numpy.float32)
         self._clock = 0
@@ -73,6 +73,8 @@ class EnergyEar:
         detector = self._detector
         if detector is None or not listen:
             return SpeechVerdict(rms=rms)
+        if self._resampler is None:
+            self._resampler = StreamResampler(self._model_rate, SAMPLE_RATE)
         heard = numpy.concatenate((self._partial, self._resampler.process(chunk).numpy()))
         whole = len(heard) - len(heard) % FRAME_SAMPLES
         self._partial = heard[whole:]

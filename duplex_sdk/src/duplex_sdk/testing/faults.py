@@ -65,8 +65,10 @@ class Fault(Struct, frozen=True, forbid_unknown_fields=True):
 
 def find_fault(faults: Iterable[Fault], where: str, nth: int) -> Fault | None:
     """The first fault for the call number ``nth`` of a place."""
-    fits = (each for each in faults if each.where == where and each.nth in ("every", nth))
-    return next(fits, None)
+    for each in faults:
+        if each.where == where and each.nth in ("every", nth):
+            return each
+    return None
 
 
 def struck(fault: Fault | None, result: Any) -> Any:

@@ -18,9 +18,12 @@ _MIDDLE = _BASE - 1
 _QUIET = _BASE * _QUIET_STEP // 2
 """No sample of silence is further from zero."""
 
-_WEIGHTS = numpy.array([float(_BASE**place) for place in (3, 2, 1, 0)])
-_ALL_WEIGHTS = float(_WEIGHTS.sum())
+_LOUD_FIRST = -_QUIET / 32768
 
+_WEIGHTS = numpy.array([32768.0 * _BASE**place for place in (3, 2, 1, 0)])
+"""Of float32 samples, which hold 32768ths."""
+
+_BEGIN = _MIDDLE / 2 * sum(_BASE**place for place in (3, 2, 1, 0))
 
 @cache
 def _stream(rate: int, step: int) -> bytes:
@@ -52,11 +55,11 @@ def sound(first: int, ms: int, rate: int, *, loud: bool) -> tuple[bytes, int]:
 def numbers_of(data: bytes) -> numpy.typing.NDArray[numpy.int64]:
     """The numbers in float32 samples that were cut at groups, in their order."""
     whole = len(data) // (4 * GROUP) * GROUP
-    samples = numpy.frombuffer(data, "<f4", whole).astype(numpy.float64) * 32768
-    groups = samples.reshape(-1, GROUP)
+    groups = numpy.frombuffer(data, "<f4", whole).reshape(-1, GROUP)
     # The first digit of all numbers there are is 0: how far from zero that lies tells the step.
-    step = numpy.where(groups[:, 0] < -_QUIET, _LOUD_STEP, _QUIET_STEP)
+    step = numpy.where(groups[:, 0] < _LOUD_FIRST, _LOUD_STEP, _QUIET_STEP)
     # Digits are weighed before they are told from their middle, all in whole numbers.
-    weighed = (groups @ _WEIGHTS) / step + _MIDDLE / 2 * _ALL_WEIGHTS
-    numbers: numpy.typing.NDArray[numpy.int64] = weighed.astype(numpy.int64)
+    numbers: numpy.typing.NDArray[numpy.int64] = (groups @ _WEIGHTS / step + _BEGIN).astype(
+        numpy.int64
+    )
     return numbers

@@ -6,8 +6,6 @@ to the last id. Tests drive it step by step; faults are put in by replacing a pe
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,12 +28,13 @@ from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLim
 from duplex_sdk.stage import StageOutput
 from duplex_sdk.stage.host import StageHost
 
+from .awaited import awaited, made_plan
 from .energy_ear import EnergyEar
 from .lab_stages import LabStages
 from .seeded_ids import SeededIds
-from .shared_models import load_stage
+from .shared_models import load_host
 
-__all__ = ["SessionLab", "tone"]
+__all__ = ["SessionLab", "prepared", "tone"]
 
 
 SPINS = 2000
@@ -49,15 +48,10 @@ def tone(ms: float, rate: int = 16_000, hz: float = 220.0, level: float = 0.3) -
     return (wave * 32767).astype("<i2").tobytes()
 
 
-def _prepared(plugin: DuplexModelPlugin, config: DuplexSessionConfig) -> Mapping[str, Any]:
-    """What the plugin makes of the config at the opening; nothing to wait for in a lab."""
-    preparing = plugin.prepare_runtime_config(config.for_stages(""), model_config=plugin.options)
-    try:
-        preparing.send(None)
-    except StopIteration as done:
-        prepared: Mapping[str, Any] = done.value
-        return prepared
-    raise RuntimeError("the plugin waits for something while a session opens; a lab cannot")
+def prepared(plugin: DuplexModelPlugin, config: DuplexSessionConfig) -> Mapping[str, Any]:
+    """What the plugin makes of the config at the opening; the lab's clock stands still."""
+    told, options = config.for_stages(""), plugin.options
+    return awaited(lambda: plugin.prepare_runtime_config(told, model_config=options))
 
 
 def _output_queue(limits: DuplexSessionRuntimeConfig) -> OutputQueue:
@@ -117,7 +111,7 @@ class SessionLab:
             plugin=plugin,
             pipeline=self.pipeline,
             limits=self.limits,
-            runtime_config=runtime_config or _prepared(plugin, config),
+            runtime_config=runtime_config or prepared(plugin, config),
             ids=ids,
             wall_time=0.0,
             now=0.0,
@@ -135,10 +129,8 @@ class SessionLab:
         self.queue = _output_queue(self.limits)
         self._ear = EnergyEar(self.capabilities.input_sample_rate_hz)
         self._mailbox: deque[inputs.Input] = deque()
-        self._timers: list[tuple[float, int]] = []
-        self._order = itertools.count()
+        self._wakes_at: float | None = None
         self.stages = self._make_stages()
-        self._performers = self._performer_table()
         self.feed(inputs.Started(by_update))
 
     def _make_stages(self) -> LabStages:
@@ -154,13 +146,8 @@ class SessionLab:
         """A host per stage, its model loaded."""
         rate = self.capabilities.output_sample_rate_hz
         return tuple(
-            StageHost(
-                load_stage(self.pipeline, index)[0],
-                clock=lambda: self.now,
-                output_rate=rate,
-                max_batch=stage.max_batch,
-            )
-            for index, stage in enumerate(self.pipeline.stages)
+            load_host(self.pipeline, index, clock=lambda: self.now, output_rate=rate)
+            for index in range(len(self.pipeline.stages))
         )
 
     # what a client does
@@ -203,8 +190,9 @@ class SessionLab:
         end = self.now + ms / 1000
         stood = 0
         while True:
-            due = [at for at in (self.stages.next_due(), self._next_timer()) if at is not None]
-            moment = min(due, default=end)
+            moment, wakes_at = self.stages.next_due(), self._wakes_at
+            if moment is None or (wakes_at is not None and wakes_at < moment):
+                moment = end if wakes_at is None else wakes_at
             if moment > end:
                 break
             stood = stood + 1 if moment <= self.now else 0
@@ -214,39 +202,36 @@ class SessionLab:
                 break
         self.now = end
 
-    def _next_timer(self) -> float | None:
-        return self._timers[0][0] if self._timers else None
-
     def _work(self) -> bool:
-        worked = False
-        # Only what is due now: one that is armed again at once must not keep time from passing.
-        for _ in range(sum(at <= self.now for at, _ in self._timers)):
-            heapq.heappop(self._timers)
+        woken = self._wakes_at is not None and self._wakes_at <= self.now
+        if woken:
+            self._wakes_at = None
             self.feed(inputs.TimerFired())
-            worked = True
-        return self.stages.step(self.now) or worked
+        return self.stages.step(self.now) or woken
 
     # the shell
 
     def feed(self, item: inputs.Input) -> None:
         """Hand an input to the core and carry out what it asks for."""
-        self._mailbox.append(item)
-        if len(self._mailbox) > 1:
+        mailbox = self._mailbox
+        mailbox.append(item)
+        if len(mailbox) > 1:
             return
-        while self._mailbox:
-            asked = self.session.handle(self._mailbox[0], self.now)
+        while mailbox:
+            asked = self.session.handle(mailbox[0], self.now)
             if self.watch is not None:
-                self.watch(self._mailbox[0], asked)
-            self._perform(asked)
-            self._mailbox.popleft()
-        if self.reading:
+                self.watch(mailbox[0], asked)
+            if asked:
+                self._perform(asked)
+            mailbox.popleft()
+        if self.reading and self.queue.readable:
             self.read_all()
 
     def _perform(self, asked: tuple[effects.Effect, ...]) -> None:
         refused: list[DuplexEvent] = []
         limit = ""
         for effect in asked:
-            if isinstance(effect, effects.Emit):
+            if type(effect) is effects.Emit:
                 if refused:
                     refused.append(effect.event)
                     continue
@@ -257,7 +242,9 @@ class SessionLab:
                     limit = error.limit
                 continue
             replaced = self.faults.get(type(effect))
-            outcome = (replaced or self._performers[type(effect)])(effect)
+            outcome = (
+                _PERFORMERS[type(effect)](self, effect) if replaced is None else replaced(effect)
+            )
             if outcome is not None:
                 self._mailbox.append(outcome)
         if refused:
@@ -276,32 +263,18 @@ class SessionLab:
 
     def carry_out(self, effect: effects.Effect) -> None:
         """Do now what a fault has kept back, and hand its outcome to the core."""
-        outcome = self._performers[type(effect)](effect)
+        outcome = self.outcome_of(effect)
         if outcome is not None:
             self.feed(outcome)
 
-    def _performer_table(self) -> dict[type[Any], Callable[[Any], Any]]:
-        return {
-            effects.DecodeAudio: self._ear.decode,
-            effects.ConfigureInput: self._ear.configure,
-            effects.PlanAppend: lambda effect: self._plan(effect.op, effect.request),
-            effects.RegisterRequest: lambda effect: None,
-            effects.SubmitUnit: lambda effect: self._submit(effect.op, effect.submission),
-            effects.AbortRequests: self._abort,
-            effects.ReleaseRequests: lambda effect: inputs.RequestsAborted(effect.op),
-            effects.ReleaseStages: self._release,
-            effects.DropQueuedAudio: self._drop,
-            effects.WakeAt: self._wake,
-            effects.AnswerControl: self.answers.append,
-            effects.MarkClosing: lambda effect: None,
-            effects.Ended: self.ended.append,
-            effects.Report: lambda effect: self.log.append(effect.message),
-            effects.TellLag: self.lags.append,
-        }
+    def outcome_of(self, effect: effects.Effect) -> inputs.Input | None:
+        """Do an effect as usual, whatever its fault; what became of it, for the core to be fed."""
+        outcome: inputs.Input | None = _PERFORMERS[type(effect)](self, effect)
+        return outcome
 
     def _plan(self, op: int, request: AppendRequest) -> inputs.AppendPlanned:
         try:
-            plan: DuplexAppendPlan | None = self.plugin.plan_append(request)
+            plan: DuplexAppendPlan | None = made_plan(self.plugin, request)
         except Exception as error:
             fault = inputs.Fault("runtime_append_failed", repr(error))
             return inputs.AppendPlanned(op, fault=fault)
@@ -328,5 +301,25 @@ class SessionLab:
         return inputs.QueuedAudioDropped(effect.response_id, removed.duration_ms)
 
     def _wake(self, effect: effects.WakeAt) -> None:
-        if effect.at is not None:
-            heapq.heappush(self._timers, (effect.at, next(self._order)))
+        # One timer per session, as a server has it: the newest wish is the one that counts.
+        self._wakes_at = effect.at
+
+
+# One table for all labs: one for each would have to be made at every opening.
+_PERFORMERS: dict[type[Any], Callable[[Any, Any], Any]] = {
+    effects.DecodeAudio: lambda lab, effect: lab._ear.decode(effect),
+    effects.ConfigureInput: lambda lab, effect: lab._ear.configure(effect),
+    effects.PlanAppend: lambda lab, effect: lab._plan(effect.op, effect.request),
+    effects.RegisterRequest: lambda lab, effect: None,
+    effects.SubmitUnit: lambda lab, effect: lab._submit(effect.op, effect.submission),
+    effects.AbortRequests: lambda lab, effect: lab._abort(effect),
+    effects.ReleaseRequests: lambda lab, effect: inputs.RequestsAborted(effect.op),
+    effects.ReleaseStages: lambda lab, effect: lab._release(effect),
+    effects.DropQueuedAudio: lambda lab, effect: lab._drop(effect),
+    effects.WakeAt: lambda lab, effect: lab._wake(effect),
+    effects.AnswerControl: lambda lab, effect: lab.answers.append(effect),
+    effects.MarkClosing: lambda lab, effect: None,
+    effects.Ended: lambda lab, effect: lab.ended.append(effect),
+    effects.Report: lambda lab, effect: lab.log.append(effect.message),
+    effects.TellLag: lambda lab, effect: lab.lags.append(effect),
+}

@@ -9,27 +9,46 @@ from duplex_sdk.stage import LoadContext, PipelineConfig, StageInfo, StageModel
 from duplex_sdk.stage.host import StageHost
 from duplex_sdk.stage.model_class import load_model_class
 
-__all__ = ["SharedModels", "load_stage"]
+__all__ = ["SharedModels", "load_host", "load_stage"]
 
 _BETWEEN_S = 1000.0
 
 
-def load_stage(pipeline: PipelineConfig, index: int) -> tuple[StageModel[Any], StageInfo]:
-    """Load one stage's model on a CPU.
+def load_host(
+    pipeline: PipelineConfig, index: int, *, clock: Callable[[], float], output_rate: int | None
+) -> StageHost:
+    """A host of one stage whose model is loaded on a CPU.
+
+    Args:
+        pipeline: whose stage.
+        index: which.
+        clock: seconds, monotonic; the only clock the model sees.
+        output_rate: Hz that output audio must have; None: any.
 
     Raises:
         StageLoadError: it does not load.
         ValueError: the stage runs on an engine of its own and has no model.
     """
+    return _loaded(pipeline, index, clock, output_rate)[0]
+
+
+def load_stage(pipeline: PipelineConfig, index: int) -> tuple[StageModel[Any], StageInfo]:
+    """Load one stage's model on a CPU; for ``Raises`` see ``load_host``."""
+    return _loaded(pipeline, index, lambda: 0.0, None)[1:]
+
+
+def _loaded(
+    pipeline: PipelineConfig, index: int, clock: Callable[[], float], output_rate: int | None
+) -> tuple[StageHost, StageModel[Any], StageInfo]:
     stage = pipeline.stages[index]
     if stage.model is None:
         raise ValueError(f"stage {stage.id!r} runs on vllm: there is no model to load here")
     model = load_model_class(stage.model)()
-    host = StageHost(model, clock=lambda: 0.0)
+    host = StageHost(model, clock=clock, output_rate=output_rate, max_batch=stage.max_batch)
     context = LoadContext(
         stage_id=index, options=stage.options, max_batch=stage.max_batch, device="cpu"
     )
-    return model, host.load(context)
+    return host, model, host.load(context)
 
 
 class SharedModels:

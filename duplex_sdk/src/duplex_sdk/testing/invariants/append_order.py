@@ -9,7 +9,8 @@ from duplex_sdk.session import effects, inputs
 from duplex_sdk.session.append_sequence import StaleAppendError
 
 from .law import law
-from .moved import SequenceMoved
+from .moved import SequenceMoved, UnitsMoved
+from .signs import Failed
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import DuplexFence
@@ -25,7 +26,7 @@ def fence_of(effect: effects.Effect) -> DuplexFence:
     return effect.submission.context.fence
 
 
-@law(29, "step", effects.SubmitUnit, inputs.UnitSubmitted)
+@law(29, "step", inputs.UnitSubmitted)
 def units_are_numbered_without_gaps(step: Step) -> bool:
     """Those that are taken are 1, 2, 3, ... in their epoch."""
     life, item = step.life, step.item
@@ -55,7 +56,7 @@ def numbers_within_a_turn_start_with_it(step: Step) -> bool:
     return life.last_taken is not None
 
 
-@law(31, "step", effects.PlanAppend, effects.SubmitUnit, inputs.AudioDecoded)
+@law(31, "step", effects.PlanAppend, UnitsMoved)
 def units_keep_their_order(step: Step) -> bool:
     """What was queued first reaches the stage first, except that a new epoch queues anew."""
     if step.cancels:
@@ -93,16 +94,17 @@ def nothing_is_submitted_for_an_ended_epoch(step: Step) -> bool:
     return step.after.epoch > 0
 
 
-@law(34, "step", inputs.AppendPlanned, inputs.UnitSubmitted)
+@law(34, "step", Failed)
 def a_failed_unit_takes_those_behind_it_along(step: Step) -> bool:
     """None that was queued behind it goes on; what comes next starts anew.
 
     One outside the conversation fails alone.
     """
     item, before = step.item, step.before
-    assert isinstance(item, inputs.AppendPlanned | inputs.UnitSubmitted)
+    if not isinstance(item, inputs.AppendPlanned | inputs.UnitSubmitted):
+        return False
     effect = step.life.working.get(item.op)
-    if item.fault is None or effect is None or before.phase != "open":
+    if effect is None or before.phase != "open":
         return False
     if fence_of(effect).epoch != before.epoch or step.state.overflowed:
         return False

@@ -29,6 +29,7 @@ from duplex_sdk.protocol.duplex import (
 from duplex_sdk.session import effects
 
 from .law import law
+from .signs import CommitInLine
 
 if TYPE_CHECKING:
     from .step import Step
@@ -68,18 +69,18 @@ _AT_ONCE: dict[type[Any], type[Any]] = {
 """They pass it, and this tells that they were carried out."""
 
 
-@law(122, "step", *_IN_LINE, *_AT_ONCE)
+@law(122, "step", CommitInLine)
 def who_may_pass_a_waiting_commit(step: Step) -> bool:
     """Cancels, acknowledgements and heartbeats are carried out at once, all others wait."""
     command = step.command
-    if command is None or not step.before.commits or step.before.phase != "open":
-        return False
-    if step.state.overflowed:
+    if command is None or step.before.phase != "open" or step.state.overflowed:
         return False
     if type(command) in _IN_LINE:
         told = [event.type for event in step.events if type(event) not in _BY_THE_WAY]
         assert not told, f"{type(command).__name__} passed a commit: {told}"
         return True
+    if type(command) not in _AT_ONCE:
+        return False
     refused = command.event_id in step.refusals
     carried_out = step.tells(_AT_ONCE[type(command)])
     assert refused or carried_out, f"{type(command).__name__} waits behind a commit"

@@ -13,8 +13,10 @@ from .line_step import Resumed, Sent
 from .queue_step import (
     Changing,
     Cut,
+    Full,
     Got,
     Invalidated,
+    Over,
     Put,
     ReadAll,
     Refused,
@@ -31,13 +33,13 @@ if TYPE_CHECKING:
 # of the queue
 
 
-@law(92, "queue", Put)
+@law(92, "queue", Full)
 def the_queue_stays_within_its_budget(put: Put) -> bool:
-    """And within its reserve."""
-    limits, queue, (size, count) = put.limits, put.queue, put.before
+    """And within its reserve, when more waits than ordinary events may take or one was refused."""
+    limits, queue = put.limits, put.queue
     assert queue.pending_bytes <= limits.max_bytes + limits.reserve_bytes
     assert queue.pending_events <= limits.max_events + limits.reserve_events
-    return put.refused or size > limits.max_bytes or count > limits.max_events
+    return True
 
 
 @law(93, "queue", Refused)
@@ -73,7 +75,7 @@ def events_are_handed_out_in_their_order(got: Got) -> bool:
     return False
 
 
-@law(96, "queue", Got)
+@law(96, "queue", Over)
 def the_end_of_a_session_is_handed_out_last(got: Got) -> bool:
     """Once, and behind all that waited."""
     assert not got.life.terminals, f"{got.event.type} follows the end"

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Hearing"]
 
 _FORGETS = frozenset({InputCleared, ErrorEvent, effects.TellLag})
+_MATTERS = _FORGETS | {InputCommitted, ItemDeleted, OverlapDecision, ResponseDone, SessionUpdated}
+"""All that may change what is to be heard, beside what the buffer tells."""
 
 
 def _of(piece: AppendPiece) -> Numbers | None:
@@ -130,12 +132,16 @@ class Hearing:
                 self._last[step.before.epoch] = int(numbers[-1])
         elif kind is inputs.AudioDecoded:
             self._take_decision(step)
-        if isinstance(step.command, CreateItem) or self._resamples(step):
+        elif isinstance(step.command, CreateItem):
             # Sound of another kind may lie among it now.
             self.traceable = False
             return
-        untold = not step.events and not self._cleared
-        if (not untold and self._drops_acknowledgement(step)) or self._forgets(step):
+        quiet = _MATTERS.isdisjoint(step.kinds) and not self._cleared
+        if quiet and step.after.phase == "open":
+            return
+        if self._resamples(step):
+            self.traceable = False
+        elif self._drops_acknowledgement(step) or self._forgets(step):
             self.kept.clear()
 
     @staticmethod

@@ -29,6 +29,7 @@ from duplex_sdk.session import effects, inputs
 
 from .law import law
 from .moved import EpochMoved, FenceMoved, TurnMoved
+from .signs import OfAnotherEpoch
 
 if TYPE_CHECKING:
     from .response_trace import Told
@@ -77,15 +78,13 @@ def all_that_is_asked_is_of_this_session(step: Step) -> bool:
     """Its fence, its events and its stage work name the session."""
     own = step.life.session_id
     assert step.state.session_id == own, f"it calls itself {step.state.session_id}"
-    for effect in step.asked:
-        if type(effect) is effects.Emit:
-            named = effect.event.session_id
-            assert named == own, f"{effect.event.type} names {named}"
-        elif type(effect) is effects.SubmitUnit:
-            context = effect.submission.context
-            assert context.fence.session_id == context.session_id == own
-        elif type(effect) is effects.PlanAppend:
-            assert effect.request.fence.session_id == step.state.fence.session_id == own
+    for event in step.events:
+        assert event.session_id == own, f"{event.type} names {event.session_id}"
+    for effect in step.asks(effects.SubmitUnit):
+        context = effect.submission.context
+        assert context.fence.session_id == context.session_id == own
+    for effect in step.asks(effects.PlanAppend):
+        assert effect.request.fence.session_id == step.state.fence.session_id == own
     return True
 
 
@@ -102,23 +101,22 @@ def nothing_of_a_cancelled_epoch_is_said(told: Told) -> bool:
 @law(6, "step", effects.Emit)
 def events_carry_the_epoch_they_were_told_in(step: Step) -> bool:
     """In program order: an interruption separates those of two epochs."""
-    epoch = step.before.epoch
-    again = step.item.events if isinstance(step.item, inputs.OutputRefused) else ()
+    epoch, last = step.before.epoch, step.after.epoch
+    again = step.item.events if type(step.item) is inputs.OutputRefused else ()
     for event in step.events:
-        if event.epoch is None or event in again:
+        told = event.epoch
+        if told is None or (again and event in again):
             continue
-        assert epoch <= event.epoch <= step.after.epoch, f"{event.type} has epoch {event.epoch}"
-        epoch = event.epoch
+        assert epoch <= told <= last, f"{event.type} has epoch {told}"
+        epoch = told
     return True
 
 
-@law(7, "step", inputs.StageOutputReceived)
+@law(7, "step", OfAnotherEpoch)
 def stale_output_changes_nothing(step: Step) -> bool:
     """An output of another epoch asks for nothing and leaves every ledger alone."""
-    item = step.item
-    assert isinstance(item, inputs.StageOutputReceived)
     # Units that grew too late meanwhile are dropped at whatever comes next.
-    if item.output.epoch == step.before.epoch or step.asks(effects.TellLag):
+    if step.asks(effects.TellLag):
         return False
     asked = [each for each in step.asked if type(each) is not effects.WakeAt]
     assert not asked, f"it led to {asked}"

@@ -29,7 +29,7 @@ Where = Literal["step", "told", "buffer", "queue", "line", "rest", "table", "end
 
 * ``step``: one call of a session's ``handle`` (``Step``),
 * ``told``: one event of a response (``Told``),
-* ``buffer``: one change of the plugin's buffer (``BufferChange``),
+* ``buffer``: one change of the plugin's buffer but additions (``BufferChange``),
 * ``queue``: one call of its output queue (``Put``, ``Got``, ``Invalidated``, ``ReadAll``),
 * ``line``: what goes over the line to its client (``Sent``, ``Resumed``),
 * ``rest``: a session whose client fell silent (``Rest``),

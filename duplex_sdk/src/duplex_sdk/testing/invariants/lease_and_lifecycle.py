@@ -17,11 +17,13 @@ from duplex_sdk.session.table_messages import (
 
 from .law import law
 from .moved import Ending, LeaseMoved, PhaseMoved
+from .table_step import CloseAnswered, OpenAnswered, ResumeAnswered
 
 if TYPE_CHECKING:
     from .step import Step
     from .table_step import TableEnd, TableStep
 
+_TERMINALS = frozenset({SessionClosed, SessionExpired})
 _STAGE_WORK = frozenset({effects.PlanAppend, effects.SubmitUnit, effects.DecodeAudio})
 
 
@@ -92,13 +94,13 @@ def the_terminal_comes_with_the_end(step: Step) -> bool:
     return over
 
 
-@law(81, "step", effects.Emit)
+@law(81, "step", SessionClosed, SessionExpired, Ending)
 def nothing_follows_the_end_of_a_session(step: Step) -> bool:
     """The terminal event is the last."""
     ended = step.before.phase == "closed"
     for event in step.events:
         assert not ended, f"{event.type} follows the end of the session"
-        ended = isinstance(event, SessionClosed)
+        ended = type(event) in _TERMINALS
     return ended
 
 
@@ -107,7 +109,7 @@ def nothing_is_submitted_after_the_end_began(step: Step) -> bool:
     """A closing session asks nothing more of its stages, and no ledger of it grows."""
     if step.before.phase == "open":
         return False
-    assert not any(type(effect) in _STAGE_WORK for effect in step.asked), "it goes on"
+    assert _STAGE_WORK.isdisjoint(step.kinds), "it goes on"
     assert step.after.input_bytes <= step.before.input_bytes
     assert len(step.after.items) <= len(step.before.items)
     assert len(step.after.messages) <= len(step.before.messages)
@@ -131,7 +133,7 @@ def generations_never_go_back(step: TableStep) -> bool:
     return looked
 
 
-@law(75, "table", AnswerCaller)
+@law(75, "table", ResumeAnswered)
 def one_resume_of_a_generation_wins(step: TableStep) -> bool:
     """Of those that expect the same one; it makes the next."""
     looked = False
@@ -147,7 +149,7 @@ def one_resume_of_a_generation_wins(step: TableStep) -> bool:
     return looked
 
 
-@law(76, "table", AnswerCaller)
+@law(76, "table", ResumeAnswered)
 def a_resume_asked_again_is_the_same(step: TableStep) -> bool:
     """Its own control id is answered what it was answered before."""
     looked = False
@@ -159,7 +161,7 @@ def a_resume_asked_again_is_the_same(step: TableStep) -> bool:
     return looked
 
 
-@law(82, "table", AnswerCaller)
+@law(82, "table", CloseAnswered)
 def closing_is_never_refused(step: TableStep) -> bool:
     """However often it is asked for, and of whatever session."""
     closes = [each for each in step.asks(AnswerCaller) if each.operation == "close"]
@@ -186,7 +188,7 @@ def a_slot_is_freed_after_its_cleanup(step: TableStep) -> bool:
     return True
 
 
-@law(85, "table", AnswerCaller)
+@law(85, "table", OpenAnswered)
 def a_refused_open_leaves_nothing(step: TableStep) -> bool:
     """Neither a session nor a slot."""
     looked = False
@@ -203,7 +205,7 @@ def a_refused_open_leaves_nothing(step: TableStep) -> bool:
 def nothing_is_left(end: TableEnd) -> bool:
     """No session, no operation, no waiting caller."""
     assert end.table.empty, "a session holds its slot"
-    waiting = sorted(end.life.asked.elements())
+    waiting = sorted(name for name, times in end.life.asked.items() if times)
     assert not waiting, f"{waiting} were never answered"
     return True
 

@@ -28,6 +28,7 @@ from duplex_sdk.protocol.duplex import (
 from duplex_sdk.session import effects, inputs
 
 from .law import law
+from .moved import EpochMoved
 
 if TYPE_CHECKING:
     from .step import Rest, Step
@@ -45,11 +46,14 @@ _ANSWERS = (
 """Commands, and the one event that tells each that it was carried out."""
 
 
-@law(117, "step", inputs.CommandReceived, inputs.AudioDecoded)
+_INTERRUPT = frozenset({inputs.CommandReceived, inputs.AudioDecoded})
+
+
+@law(117, "step", EpochMoved)
 def a_cancel_waits_for_nothing(step: Step) -> bool:
     """The response it stops has its ending in the same step, whatever hangs."""
     stopped = step.before.response
-    if not step.cancels or stopped is None or step.state.overflowed:
+    if type(step.item) not in _INTERRUPT or stopped is None or step.state.overflowed:
         return False
     ended = {event.response_id for event in step.tells(ResponseDone)}
     assert stopped in ended, f"{stopped} has no ending yet"
@@ -82,14 +86,18 @@ def a_close_has_its_end(rest: Rest) -> bool:
 def every_command_is_answered(rest: Rest) -> bool:
     """Carried out or refused; only the end of the session discards one."""
     assert rest.session.waiting_commands == 0, "a command still waits"
-    if rest.life.counts.total() == 0 or not rest.state.open or rest.life.retold:
+    if not rest.life.counts or not rest.state.open or rest.life.retold:
         return False
     life = rest.life
+    counts, news = life.counts, life.news
     refused = [type(life.commands[name]) for name in life.refused if name in life.commands]
     for commands, events in _ANSWERS:
-        asked = sum([life.counts.get(each, 0) for each in commands])
-        told = sum([life.news.get(each, 0) for each in events])
-        said_no = sum([refused.count(each) for each in commands]) if refused else 0
+        asked = told = said_no = 0
+        for command in commands:
+            asked += counts.get(command, 0)
+            said_no += refused.count(command)
+        for event in events:
+            told += news.get(event, 0)
         assert asked == told + said_no, (
             f"{_names(commands)}: {asked} asked, {told} told, {said_no} refused"
         )

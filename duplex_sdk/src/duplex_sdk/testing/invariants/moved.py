@@ -21,6 +21,7 @@ __all__ = [
     "SequenceMoved",
     "TurnMoved",
     "TurnsMoved",
+    "UnitsMoved",
     "moved",
 ]
 
@@ -77,6 +78,10 @@ class TurnsMoved:
     """Commits that wait."""
 
 
+class UnitsMoved:
+    """Units on their way to the stage."""
+
+
 def moved(before: Snapshot, after: Snapshot, kinds: list[type[Any]]) -> None:
     """Add to ``kinds`` what changed from one moment to the other."""
     if before.phase != "open":
@@ -93,6 +98,8 @@ def moved(before: Snapshot, after: Snapshot, kinds: list[type[Any]]) -> None:
         kinds.append(TurnMoved)
     if after.pending_turns != before.pending_turns or after.commits != before.commits:
         kinds.append(TurnsMoved)
+    if after.units != before.units:
+        kinds.append(UnitsMoved)
     if after.cursors != before.cursors:
         kinds.append(CursorsMoved)
     if after.messages is not before.messages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Changing",
     "Cut",
+    "Full",
     "Got",
     "Invalidated",
+    "Over",
     "Put",
     "QueueLife",
     "ReadAll",
@@ -131,6 +133,14 @@ class Refused:
     """An event was offered and found no room."""
 
 
+class Full:
+    """An event was offered, and more waits than ordinary ones may take, or it was refused."""
+
+
+class Over:
+    """The end of the session was handed out, now or before."""
+
+
 class Changing:
     """An event was handed out while some were known that hold mappings."""
 
@@ -188,14 +198,16 @@ class WatchedQueue(OutputQueue):
             taken = super().put(event, now)
         except DuplexOutputOverflowError:
             refused = Put(event, True, before, self, self._limits, life)
-            hold(self._laws[Put, Refused], refused, self._tally)
+            hold(self._laws[Put, Full, Refused], refused, self._tally)
             raise
         if was_open:
             life.waits.append(event)
             if _may_change(event):
                 life.written[event.event_id] = _written(event)
-            put = Put(event, False, before, self, self._limits, life)
-            hold(self._laws[Put,], put, self._tally)
+            limits = self._limits
+            if self.pending_bytes > limits.max_bytes or len(self._entries) > limits.max_events:
+                put = Put(event, False, before, self, limits, life)
+                hold(self._laws[Put, Full], put, self._tally)
         return taken
 
     def get(self, now: float) -> DuplexEvent | None:
@@ -209,11 +221,14 @@ class WatchedQueue(OutputQueue):
             return None
         life = self._life
         got = Got(event, life.waits.popleft() if life.waits else None, self, life)
-        if life.written or life.cut:
-            laws = self._laws[Got, Changing if life.written else Got, Cut if life.cut else Got]
-        else:
-            laws = self._laws[Got,]
-        hold(laws, got, self._tally)
+        kinds: tuple[type[Any], ...] = (Got,)
+        if life.written:
+            kinds = (*kinds, Changing)
+        if life.cut:
+            kinds = (*kinds, Cut)
+        if life.terminals or type(event) in _TERMINALS:
+            kinds = (*kinds, Over)
+        hold(self._laws[kinds], got, self._tally)
         if type(event) in _TERMINALS:
             life.terminals += 1
         return event

@@ -18,6 +18,7 @@ from duplex_sdk.session import effects, inputs
 
 from .law import law
 from .moved import ConfigMoved
+from .signs import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from .step import Step
 
+_OF_UNITS = frozenset({inputs.AppendPlanned, inputs.UnitSubmitted, inputs.RequestsAborted})
 _DROPPING = frozenset({"commit_aborted", "text_only_turn_unsupported"})
 """Errors that end something besides refusing their command."""
 
@@ -139,12 +141,10 @@ def options_of_a_response_end_with_it(step: Step) -> bool:
     return state.effective_config is not state.config
 
 
-@law(17, "step", inputs.AppendPlanned, inputs.UnitSubmitted, inputs.RequestsAborted)
+@law(17, "step", Failed)
 def a_failed_effect_takes_nothing(step: Step) -> bool:
     """No number, no byte and no operation stays taken by work that failed."""
-    item = step.item
-    fault = getattr(item, "fault", None)
-    if fault is None:
+    if type(step.item) not in _OF_UNITS:
         return False
     assert (step.after.fence, step.after.seq, step.after.turn_seq) == (
         step.before.fence,

@@ -28,6 +28,7 @@ from duplex_sdk.session import effects, inputs
 from .law import law
 from .moved import ResponseMoved
 from .response_trace import ORDER, RANK
+from .signs import OfATurnThatIsOver, QuietUnit
 
 if TYPE_CHECKING:
     from duplex_sdk.plugin import AppendPiece
@@ -90,7 +91,7 @@ def a_response_ends_before_its_session(step: Step) -> bool:
 def every_response_has_ended(rest: Rest) -> bool:
     """Each that was begun, unless its ending found no room."""
     left = set(rest.life.traces.open_ids)
-    if not rest.state.overflowed:
+    if left and not rest.state.overflowed:
         # One that was refused is tried once more, in the room that is kept for it.
         left -= {name for name, times in rest.life.endings_refused.items() if times > 1}
         assert not left, f"{left} never ended"
@@ -157,14 +158,13 @@ def a_response_without_its_input_is_not_completed(step: Step) -> bool:
     return looked
 
 
-@law(46, "step", inputs.StageOutputReceived)
+@law(46, "step", OfATurnThatIsOver)
 def a_turn_that_is_over_opens_nothing(step: Step) -> bool:
     """In turn mode: late output of it begins no response."""
     item = step.item
     assert isinstance(item, inputs.StageOutputReceived)
-    output = item.output
-    late = output.turn_id < step.before.turn_id and output.epoch == step.before.epoch
-    if not late or step.before.response is not None or step.state.auto_responds:
+    stale = item.output.epoch != step.before.epoch
+    if stale or step.before.response is not None or step.state.auto_responds:
         return False
     assert not step.tells(ResponseCreated), "late output opens a response"
     return True
@@ -212,7 +212,7 @@ def no_response_hangs(rest: Rest) -> bool:
     return bool(rest.life.news[ResponseCreated])
 
 
-@law(50, "step", effects.PlanAppend)
+@law(50, "step", QuietUnit)
 def silence_waits_for_real_input(step: Step) -> bool:
     """One silent unit at most is pending, and none while sound waits that streams on."""
     silent = [effect for effect in step.asks(effects.PlanAppend) if is_silence(effect.request.unit)]
@@ -225,7 +225,7 @@ def silence_waits_for_real_input(step: Step) -> bool:
     return True
 
 
-@law(51, "step", effects.PlanAppend)
+@law(51, "step", QuietUnit)
 def silence_does_not_come_in_a_burst(step: Step) -> bool:
     """Silent units are a period apart, but for one that makes up for lost time."""
     silent = [effect for effect in step.asks(effects.PlanAppend) if is_silence(effect.request.unit)]

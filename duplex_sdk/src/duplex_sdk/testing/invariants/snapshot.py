@@ -91,7 +91,7 @@ class Ledgers:
             sequence.turn_seq,
             lease.generation,
             lease.detached_at,
-            state.phase.value,
+            state.phase._value_,
             state.input_bytes.total,
             state.model_state.audio_buffer.pending_byte_count,
             len(turn.retained) + len(turn.early),

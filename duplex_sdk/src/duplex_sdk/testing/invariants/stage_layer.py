@@ -11,18 +11,16 @@ from duplex_sdk.session.playback import RETAINED_RESPONSES
 
 from .law import law
 from .moved import EpochMoved
+from .signs import OutputFailed, OutputOnItsWay
 from .tool_life import answered_in
 
 if TYPE_CHECKING:
     from .step import Rest, Step
 
 
-@law(111, "step", inputs.StageOutputReceived)
+@law(111, "step", OutputFailed)
 def a_failed_response_ends_no_session(step: Step) -> bool:
     """What a stage says of one response or event ends no more than that."""
-    item = step.item
-    if type(item) is not inputs.StageOutputReceived or item.output.error is None:
-        return False
     assert step.after.phase == step.before.phase, "the session ended with it"
     return step.before.phase == "open"
 
@@ -59,7 +57,7 @@ def an_interruption_leaves_finished_calls_open(step: Step) -> bool:
 @law(113, "step", AppendAudio)
 def calls_never_hold_up_sound(step: Step) -> bool:
     """However many of them are open."""
-    if not step.life.tools.open or step.before.phase != "open":
+    if not step.life.tools.finished or not step.life.tools.open or step.before.phase != "open":
         return False
     refused = {code for code in step.refusals.values() if "function" in code or "tool" in code}
     assert not refused, f"{refused}"
@@ -89,7 +87,7 @@ def capabilities_never_change(rest: Rest) -> bool:
     return True
 
 
-@law(115, "step", inputs.StageOutputReceived)
+@law(115, "step", OutputOnItsWay)
 def decisions_are_pure(step: Step) -> bool:
     """The same output in the same place is decided the same, and nothing comes of being asked."""
     item, plugin = step.item, step.state.plugin

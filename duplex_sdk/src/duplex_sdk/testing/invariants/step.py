@@ -20,11 +20,10 @@ from duplex_sdk.session import effects, inputs
 from .hearing import Hearing
 from .moved import moved
 from .response_trace import ResponseTraces
+from .signs import OUTCOMES, WORK, signs_of_effect, signs_of_item
 from .tool_life import ToolLife
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from duplex_sdk.plugin import AppendRequest, DuplexSessionConfig, DuplexStageSubmission
     from duplex_sdk.protocol.duplex import DuplexEvent, RealtimeCommand
     from duplex_sdk.session import DuplexEngineSession
@@ -94,13 +93,16 @@ class Step:
         if type(item) is inputs.CommandReceived:
             self.command = item.command
             kinds.append(type(item.command))
+        signs_of_item(item, before, kinds)
         if after is not before or before.phase != "open":
             moved(before, after, kinds)
         for effect in asked:
+            kinds.append(type(effect))
             if type(effect) is effects.Emit:
                 self.events.append(effect.event)
                 kinds.append(type(effect.event))
-            kinds.append(type(effect))
+            elif type(effect) is effects.PlanAppend:
+                signs_of_effect(effect, kinds)
         self.kinds = tuple(kinds)
 
     @property
@@ -133,17 +135,6 @@ class Unit:
         """What it was submitted under."""
         return self.submission.context.request_id
 
-
-def _with_op(module: ModuleType) -> frozenset[type[Any]]:
-    kinds = [getattr(module, name) for name in module.__all__]
-    return frozenset(each for each in kinds if "op" in getattr(each, "__struct_fields__", ()))
-
-
-_OUTCOMES = _with_op(inputs)
-"""Inputs that report how an effect went."""
-
-_WORK = _with_op(effects)
-"""Effects that take time."""
 
 _REMEMBERED = frozenset({ErrorEvent, ItemDeleted, *ToolLife.TAKES})
 
@@ -253,7 +244,7 @@ class Life:
         """A step agrees with all laws: it belongs to the past now."""
         self.hearing.take(step)
         item: Any = step.item
-        if type(item) in _OUTCOMES:
+        if type(item) in OUTCOMES:
             self.working.pop(item.op, None)
             self._take_unit(step, item.op)
             self.stops += ends_turn(step)
@@ -264,7 +255,7 @@ class Life:
             if type(event) in _REMEMBERED:
                 self._take_event(event)
         for effect in step.asked:
-            if type(effect) in _WORK:
+            if type(effect) in WORK:
                 self._take_effect(effect)
             elif type(effect) is effects.MarkClosing:
                 self.closing_at = step.state.now

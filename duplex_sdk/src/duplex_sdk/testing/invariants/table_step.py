@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.session.session_table import SessionTable, SlotState
 from duplex_sdk.session.table_messages import (
+    AnswerCaller,
     CleanupTried,
     CloseAsked,
     ControlAsked,
@@ -22,9 +23,39 @@ from .law import Tally, hold, laws_of
 if TYPE_CHECKING:
     from duplex_sdk.session.table_messages import TableEffect, TableInput
 
-__all__ = ["TableEnd", "TableLife", "TableStep", "TableWatch"]
+__all__ = [
+    "CloseAnswered",
+    "OpenAnswered",
+    "ResumeAnswered",
+    "TableEnd",
+    "TableLife",
+    "TableStep",
+    "TableWatch",
+]
 
 _QUEUED = frozenset({SlotState.OPEN, SlotState.OPEN_DETACHED})
+
+
+# What laws may ask for besides inputs and effects.
+
+
+class CloseAnswered:
+    """A caller is told what became of a close."""
+
+
+class OpenAnswered:
+    """A caller is told what became of an open."""
+
+
+class ResumeAnswered:
+    """A caller is told what became of a resume."""
+
+
+_ANSWERED: dict[str, type[Any]] = {
+    "close": CloseAnswered,
+    "open": OpenAnswered,
+    "resume": ResumeAnswered,
+}
 
 
 @dataclass(slots=True)
@@ -121,8 +152,13 @@ class TableWatch:
             AssertionError: a law is broken; the message names it.
         """
         assert self._item is not None
-        kinds = type(self._item), *map(type, asked)
-        hold(self._laws[kinds], TableStep(self._item, asked, self._table, self._life), self._tally)
+        kinds: list[type[Any]] = [type(self._item)]
+        for effect in asked:
+            kinds.append(type(effect))
+            if type(effect) is AnswerCaller:
+                kinds.append(_ANSWERED.get(effect.operation, AnswerCaller))
+        step = TableStep(self._item, asked, self._table, self._life)
+        hold(self._laws[tuple(kinds)], step, self._tally)
         for effect in asked:
             if type(effect) is StartSession:
                 self._life.started.add(effect.session_id)

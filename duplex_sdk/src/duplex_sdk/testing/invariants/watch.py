@@ -102,7 +102,8 @@ class SessionWatch:
         self._life.hearing.entered(changes)
         laws = laws_of("buffer")[()]
         for change in changes:
-            hold(laws, change, self._tally)
+            if change.kind != "added":
+                hold(laws, change, self._tally)
 
     def _hear(self, step: Step, event: DuplexEvent) -> None:
         """An event was told."""

@@ -18,7 +18,7 @@ from duplex_sdk.plugin import (
 )
 from duplex_sdk.stage import StageOutput
 from duplex_sdk.testing.scripted.model import Scripted
-from duplex_sdk.testing.session_lab import SessionLab
+from duplex_sdk.testing.session_lab import SessionLab, prepared
 from duplex_sdk.testing.shared_models import SharedModels
 from duplex_sdk.testing.strict_lab import StrictLab
 
@@ -33,12 +33,16 @@ class Kind:
         plugin: makes the model's light half; it is made once and shared.
         session: what its client asks for at the opening.
         lab: makes the bench of one session, as ``SessionLab`` does.
+        plain: what the plugin prepares at the opening depends on nothing but the config, and is
+            asked for once.
     """
 
     plugin: Callable[[], DuplexModelPlugin]
     session: Mapping[str, Any] = field(default_factory=dict)
     lab: Callable[..., SessionLab] = SessionLab
+    plain: bool = False
     _configs: dict[str, DuplexSessionConfig] = field(default_factory=dict)
+    _prepared: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @cached_property
     def capabilities(self) -> DuplexCapabilities:
@@ -54,6 +58,14 @@ class Kind:
                 profile_defaults={},
             )
         return self._configs[policy]
+
+    def runtime_config(self, policy: str) -> Mapping[str, Any] | None:
+        """What a plain plugin prepares under that policy; None: each session asks for itself."""
+        if not self.plain:
+            return None
+        if policy not in self._prepared:
+            self._prepared[policy] = prepared(self.plugin(), self.config(policy))
+        return self._prepared[policy]
 
 
 class _Early(Scripted):
@@ -124,7 +136,7 @@ def _scripted(script: Mapping[str, Any], kind: type[Scripted] = Scripted, **sess
             made.append(kind({"script": dict(script)}))
         return made[0]
 
-    return Kind(plugin, session)
+    return Kind(plugin, session, plain=True)
 
 
 _SHORT = {"answers": [{"ms": 320}]}

@@ -99,6 +99,7 @@ class Talker:
             limits=limits,
             seed=seed,
             capabilities=kind.capabilities,
+            runtime_config=kind.runtime_config(policy),
         )
         self.rate = self.lab.capabilities.input_sample_rate_hz
         # At other rates a number might be cut in two.
