@@ -140,8 +140,8 @@ PLANTED = (
     ),
     fault(
         "a pending turn is never given back",
-        "waiting_line:WaitingLine.advance",
-        "head.turn.release()",
+        "waiting_line:HeldStep.leave",
+        "self.turn.release()",
         "pass",
         21,
     ),
