@@ -12,6 +12,10 @@ def room() -> InputRoom:
     return InputRoom(RoomLimits(input_bytes=1000, commands=100, turns=2))
 
 
+def nothing() -> None:
+    """Asks nobody."""
+
+
 def publish(room: InputRoom, total: int = 0, **fields: int) -> None:
     room.publish(**{"total": total, "commands": 0, "turns": 0, **fields})
 
@@ -68,7 +72,7 @@ def test_pending_turns_are_places_too(room: InputRoom) -> None:
 
 async def test_waiter_goes_on_when_there_is_room(room: InputRoom) -> None:
     publish(room, 1000, held=0)
-    waiter = asyncio.create_task(room.wait(10))
+    waiter = asyncio.create_task(room.wait(10, nothing))
     await asyncio.sleep(0)
     assert room.wants_held
     publish(room, 995, held=0)
@@ -80,13 +84,13 @@ async def test_waiter_goes_on_when_there_is_room(room: InputRoom) -> None:
 
 async def test_waiter_asks_what_is_held_and_learns_that_waiting_is_vain(room: InputRoom) -> None:
     publish(room, 1000)
-    room.on_ask(lambda: publish(room, 1000, held=1000))
-    assert not await asyncio.wait_for(room.wait(10), PATIENCE_S)
+    held = room.wait(10, lambda: publish(room, 1000, held=1000))
+    assert not await asyncio.wait_for(held, PATIENCE_S)
 
 
 async def test_end_of_the_session_lets_waiters_go(room: InputRoom) -> None:
     publish(room, 1000, held=0)
-    waiter = asyncio.create_task(room.wait(10))
+    waiter = asyncio.create_task(room.wait(10, nothing))
     await asyncio.sleep(0)
     room.close()
     assert not await asyncio.wait_for(waiter, PATIENCE_S)

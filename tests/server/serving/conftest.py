@@ -24,7 +24,7 @@ from duplex_sdk.testing.seeded_ids import SeededIds
 from duplex_server.engine.figures import EngineFigures
 from duplex_server.entrypoints import EngineHealth, StageHealth
 from duplex_server.runtime.errors import DuplexSessionError
-from duplex_server.runtime.session_link import SessionLink
+from duplex_server.runtime.session_link import LinkLimits, SessionLink
 from duplex_server.serving import DuplexApp, ServingOptions
 from duplex_server.stages import ReplicaStatus
 
@@ -102,7 +102,7 @@ class SessionStub:
         self.epoch = 0
         self.close_reason: str | None = None
         self.capabilities = engine.duplex_capabilities
-        self.link = SessionLink(engine.runtime_config)
+        self.link = SessionLink(LinkLimits.of(engine.runtime_config))
         self.lease_generation = 0
         self._engine = engine
         self._count = 0
@@ -156,7 +156,7 @@ class SessionStub:
             self.on_command(command)
 
     async def wait_for_room(self, count: int = 0, *, turn: bool = False) -> bool:
-        return await self.link.room.wait(count, turn=turn)
+        return await self.link.room.wait(count, lambda: None, turn=turn)
 
     async def events(self) -> AsyncIterator[DuplexEvent]:
         while (event := await self.link.output.get()) is not None:

@@ -22,7 +22,7 @@ from duplex_server.runtime.control import (
 )
 from duplex_server.runtime.errors import DuplexSessionError
 from duplex_server.runtime.ids import SecretIds
-from duplex_server.runtime.session_link import SessionLink
+from duplex_server.runtime.session_link import LinkLimits, SessionLink
 from duplex_server.stages import Deployment
 
 from .async_omni import AsyncOmni
@@ -92,6 +92,7 @@ class DuplexOmni(AsyncOmni):
         deployment = deployment or Deployment()
         self.spec = spec
         self._ids = ids or SecretIds()
+        self._link_limits = LinkLimits.of(limits)
         self._handles: dict[str, DuplexSessionHandle] = {}
         self._settling: set[asyncio.Task[None]] = set()
         super().__init__(
@@ -313,13 +314,13 @@ class DuplexOmni(AsyncOmni):
     # Parts
 
     def _new_handle(self) -> DuplexSessionHandle:
-        session_id = self._ids.session()
-        link = SessionLink(self.runtime_config)
         handle = DuplexSessionHandle(
-            session_id, omni=self, capabilities=self.duplex_capabilities, link=link
+            self._ids.session(),
+            omni=self,
+            capabilities=self.duplex_capabilities,
+            link=SessionLink(self._link_limits),
         )
-        self._handles[session_id] = handle
-        link.room.on_ask(lambda: self.engine.ask_for_room(session_id))
+        self._handles[handle.session_id] = handle
         return handle
 
     def _known(self, session_id: str) -> DuplexSessionHandle:

@@ -33,6 +33,8 @@ __all__ = ["SessionCommands"]
 class SessionCommands(ABC):
     """Builds commands and submits them; each method raises what ``submit`` raises."""
 
+    __slots__ = ()
+
     @abstractmethod
     def submit(self, command: RealtimeCommand, *, lenient: bool = False) -> None:
         """Hand a command to the session."""

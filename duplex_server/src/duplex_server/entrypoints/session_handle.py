@@ -11,7 +11,6 @@ from duplex_sdk.protocol.duplex import (
     AppendAudio,
     SessionClosed,
     SessionCreated,
-    SessionExpired,
     SessionUpdated,
 )
 
@@ -46,6 +45,18 @@ class DuplexSessionHandle(SessionCommands):
         lease_generation: of the lease as last heard.
         close_reason: why the session ended; None while it lives.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_link",
+        "_omni",
+        "_stream",
+        "capabilities",
+        "close_reason",
+        "lease_generation",
+        "public_session",
+        "session_id",
+    )
 
     def __init__(
         self,
@@ -110,7 +121,7 @@ class DuplexSessionHandle(SessionCommands):
             True: it fits. False: at once when only the client can make room (it holds too much
             uncommitted input), or when the session ended.
         """
-        return await self._link.room.wait(count, turn=turn)
+        return await self._link.room.wait(count, self._ask_for_room, turn=turn)
 
     def events(self) -> AsyncIterator[DuplexEvent]:
         """Everything the session tells, in order, up to and with its terminal event.
@@ -155,6 +166,10 @@ class DuplexSessionHandle(SessionCommands):
             self.close_reason = reason
         self._link.close()
 
+    def _ask_for_room(self) -> None:
+        if self._omni is not None:
+            self._omni.engine.ask_for_room(self.session_id)
+
     def _let_go(self) -> None:
         """Nothing more comes of the session; called once, on whatever thread."""
         omni, self._omni = self._omni, None
@@ -168,9 +183,9 @@ class DuplexSessionHandle(SessionCommands):
 
     def note(self, event: DuplexEvent) -> None:
         """Remember what an event says of the session as a whole."""
-        if isinstance(event, SessionClosed | SessionExpired):
+        if isinstance(event, SessionClosed):
             self.mark_closed(event.reason)
-        elif isinstance(event, SessionCreated | SessionUpdated):
+        elif isinstance(event, (SessionCreated, SessionUpdated)):
             self.public_session = event.session
 
     async def __aenter__(self) -> Self:

@@ -19,6 +19,8 @@ class DeliveryPort(ABC):
     be called by both.
     """
 
+    __slots__ = ()
+
     @abstractmethod
     def put(self, event: DuplexEvent) -> bool:
         """Take an event in without waiting; False: closed, the event is ignored.

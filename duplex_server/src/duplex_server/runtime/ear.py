@@ -47,6 +47,18 @@ _SAMPLE_BYTES = {"pcm16": 2, "pcm_f32le": 4, "g711_ulaw": 1, "g711_alaw": 1}
 class SessionEar:
     """Hears for one session."""
 
+    __slots__ = (
+        "_clock_samples",
+        "_decoder",
+        "_listener",
+        "_model_rate",
+        "_play_cursor_ms",
+        "_processor",
+        "_reference",
+        "_reference_decoder",
+        "_vad",
+    )
+
     def __init__(
         self,
         model_rate: int,

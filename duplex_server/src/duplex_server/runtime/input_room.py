@@ -47,12 +47,27 @@ class InputRoom:
     drains by itself.
     """
 
+    __slots__ = (
+        "_bytes_wanted",
+        "_closed",
+        "_commands",
+        "_held",
+        "_limits",
+        "_lock",
+        "_sent",
+        "_sent_commands",
+        "_taken",
+        "_taken_commands",
+        "_total",
+        "_turns",
+        "_waiters",
+    )
+
     def __init__(self, limits: RoomLimits) -> None:
         self._limits = limits
         self._total = 0
         self._held: int | None = None
         self._bytes_wanted = False
-        self._ask: Callable[[], object] | None = None
         self._commands = 0
         self._turns = 0
         self._sent = 0
@@ -94,10 +109,6 @@ class InputRoom:
         """Input the session has, with what is on its way to it."""
         return self._total + self._sent - self._taken
 
-    def on_ask(self, ask: Callable[[], object]) -> None:
-        """Caller: what has the engine publish how much is held."""
-        self._ask = ask
-
     @property
     def wants_held(self) -> bool:
         """Engine: somebody waits for bytes, so ``held`` should be published."""
@@ -115,7 +126,6 @@ class InputRoom:
     def close(self) -> None:
         """Engine: the session ends; nobody waits any longer."""
         self._closed = True
-        self._ask = None
         self._wake()
 
     def room(self, count: int, *, turn: bool = False) -> Room:
@@ -136,16 +146,19 @@ class InputRoom:
             return Room.LATER
         return Room.NOW
 
-    async def wait(self, count: int, *, turn: bool = False) -> bool:
-        """Wait until it fits. False: waiting would not help, or the session ended."""
+    async def wait(self, count: int, ask: Callable[[], object], *, turn: bool = False) -> bool:
+        """Wait until it fits. False: waiting would not help, or the session ended.
+
+        ``ask`` has the engine publish how much is held, in its own time.
+        """
         while not self._closed:
             room = self.room(count, turn=turn)
             if room is not Room.LATER:
                 return room is Room.NOW
-            await self._news(count, turn=turn)
+            await self._news(count, ask, turn=turn)
         return False
 
-    async def _news(self, count: int, *, turn: bool) -> None:
+    async def _news(self, count: int, ask: Callable[[], object], *, turn: bool) -> None:
         """Wait until something is published, unless that made room in between."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
@@ -153,8 +166,8 @@ class InputRoom:
         with self._lock:
             self._waiters.append(entry)
         try:
-            if self._held is None and self._ask is not None:
-                self._ask()
+            if self._held is None and not self._closed:
+                ask()
             if not self._closed and self.room(count, turn=turn) is Room.LATER:
                 await waiter
         finally:

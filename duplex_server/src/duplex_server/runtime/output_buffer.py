@@ -35,8 +35,23 @@ class DuplexOutputBuffer(DeliveryPort):
         clock: seconds; the same on both sides.
 
     Attributes:
+        limits: the budget.
         end_reason: what the terminal event says, taken or not; None before it and without one.
     """
+
+    __slots__ = (
+        "_clock",
+        "_ends",
+        "_lock",
+        "_on_closed",
+        "_queue",
+        "_room_made",
+        "_room_wanted",
+        "_waiter",
+        "_wakes",
+        "end_reason",
+        "limits",
+    )
 
     def __init__(
         self, limits: OutputLimits | None = None, *, clock: Callable[[], float] = time.monotonic
@@ -46,7 +61,7 @@ class DuplexOutputBuffer(DeliveryPort):
         self._clock = clock
         self._lock = threading.Lock()
         self._waiter: asyncio.Future[None] | None = None
-        self._ends: list[asyncio.Future[None]] = []
+        self._ends: tuple[asyncio.Future[None], ...] = ()
         self._wakes: OutputWakes | None = None
         self._room_made: Callable[[], object] | None = None
         self._room_wanted = False
@@ -74,7 +89,7 @@ class DuplexOutputBuffer(DeliveryPort):
             waiting = self._waiter is not None
         if waiting:
             self._wake_later()
-        if taken and ends:
+        if ends and taken:
             self._tell_end()
         return taken
 
@@ -147,7 +162,7 @@ class DuplexOutputBuffer(DeliveryPort):
             if self._queue.closed:
                 return
             end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._ends.append(end)
+            self._ends += (end,)
         await end
 
     # Both sides'
@@ -207,7 +222,7 @@ class DuplexOutputBuffer(DeliveryPort):
 
     def _tell_end(self) -> None:
         with self._lock:
-            ends, self._ends = self._ends, []
+            ends, self._ends = self._ends, ()
             callback, self._on_closed = self._on_closed, None
         if callback is not None:
             callback()

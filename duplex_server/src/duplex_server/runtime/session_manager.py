@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duplex_sdk.session.inputs import CommandReceived, Fault, StageFailed, Started
@@ -254,8 +255,7 @@ class DuplexSessionManager(RunnerOwner):
             stage_output_limit=self._limits.max_pending_stage_output_bytes_per_session,
         )
         self._runners[session_id] = runner
-        room_made = self._room_made
-        link.output.attach(self._wakes, lambda: room_made(session_id))
+        link.output.attach(self._wakes, partial(self._room_made, session_id))
         runner.feed(Started(effect.by_update))
 
     def _feed_session(self, effect: FeedSession) -> None:

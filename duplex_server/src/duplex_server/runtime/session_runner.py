@@ -140,9 +140,10 @@ class DuplexSessionRunner:
         self._urgent: list[Input] = []
         self._ordered: list[Input] = []
         self._running = False
-        self._ops = PendingOps(services, self.feed)
+        feed = self.feed
+        self._ops = PendingOps(services, feed)
         self._wake = services.timers.deadline(self._timer_fired)
-        self._held = HeldOutputs(link.output, services, self.feed, limit=stage_output_limit)
+        self._held = HeldOutputs(link.output, services, feed, limit=stage_output_limit)
 
     def feed(self, item: Input) -> None:
         """Give the session an input and carry out what it asks for.
@@ -214,6 +215,7 @@ class DuplexSessionRunner:
             logger.exception("session %s failed to handle %s", self.session_id, type(item).__name__)
             self._handle_failed(item)
             return
+        ear = self._ear
         refused: list[DuplexEvent] = []
         limit = "bytes"
         for effect in effects:
@@ -228,19 +230,18 @@ class DuplexSessionRunner:
             elif refused:
                 refused.append(effect.event)
             else:
+                event = effect.event
                 try:
-                    self._put(effect.event)
+                    self._output.put(event)
                 except DuplexOutputOverflowError as overflow:
-                    refused.append(effect.event)
+                    refused.append(event)
                     limit = overflow.limit
+                else:
+                    if type(event) is AudioDelta:
+                        ear.play(event.delta, event.format, event.sample_rate_hz or 0)
         if refused:
             # At once: before anything else that waits.
             self._urgent.insert(0, OutputRefused(tuple(refused), limit))
-
-    def _put(self, event: DuplexEvent) -> None:
-        self._output.put(event)
-        if type(event) is AudioDelta:
-            self._ear.play(event.delta, event.format, event.sample_rate_hz or 0)
 
     def _handle_failed(self, item: Input) -> None:
         """The machine itself broke: say so, and never keep a session that cannot be closed."""
