@@ -308,7 +308,8 @@ class AppendQueue:
         self._leave(append)
         if append.taken is not None:
             append.taken.reservation.commit()
-        if append.early and append.held is not None and append.held.active:
+        kept = append.early and state.early_input
+        if kept and append.held is not None and append.held.active:
             state.turn_input.early.append(RetainedPiece(append.piece, append.held))
         else:
             append.release()

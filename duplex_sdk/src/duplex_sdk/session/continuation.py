@@ -34,20 +34,20 @@ class ContinuationScheduler:
 
     Args:
         period_s: length of one unit.
-        auto_responds: the session answers unasked: more units per owner, the last one listens.
+        auto_responds: see there.
 
     Attributes:
+        auto_responds: the session answers unasked: more units per owner, the last one listens.
         deadline: when the pending unit is due, None without one.
         owner: for whom a unit is pending or was given last.
     """
 
     __slots__ = (
         "_anchor",
-        "_auto_responds",
-        "_budget",
         "_last_deadline",
         "_period_s",
         "_units",
+        "auto_responds",
         "deadline",
         "owner",
     )
@@ -56,8 +56,7 @@ class ContinuationScheduler:
         if period_s <= 0:
             raise ValueError("a continuation needs a period above 0")
         self._period_s = period_s
-        self._auto_responds = auto_responds
-        self._budget = AUTO_BUDGET if auto_responds else TURN_BUDGET
+        self.auto_responds = auto_responds
         self._anchor: float | None = None
         self.owner: str | None = None
         self._units = 0
@@ -72,7 +71,7 @@ class ContinuationScheduler:
     @property
     def exhausted(self) -> bool:
         """Whether this owner has had all its units."""
-        return self._units >= self._budget
+        return self._units >= (AUTO_BUDGET if self.auto_responds else TURN_BUDGET)
 
     def accepted(self, now: float, *, continuation: bool = False) -> None:
         """A stage took a unit.
@@ -117,7 +116,7 @@ class ContinuationScheduler:
         self._last_deadline = now if late else self.deadline
         self.deadline = None
         self._units += 1
-        last = self._auto_responds and self.exhausted
+        last = self.auto_responds and self.exhausted
         return Continuation(self.owner, self._units, force_listen=last)
 
     def supersede(self) -> None:

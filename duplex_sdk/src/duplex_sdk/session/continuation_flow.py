@@ -83,6 +83,7 @@ class ContinuationFlow:
         owner = self._owner()
         if owner != self.scheduler.owner:
             self._adopt()
+        self.scheduler.auto_responds = self._state.auto_responds
         if not self.scheduler.schedule(owner, self._state.now):
             self._state.later(self._exhausted)
         self._state.deadline_moved = True

@@ -145,6 +145,9 @@ class UpdateFlow:
         state = self._state
         previous = state.config
         state.adopt(candidate)
+        if not state.early_input:
+            # Of a model that answers unasked no commit covers what it has heard.
+            state.turn_input.release_early()
         state.runtime_config = runtime  # type: ignore[assignment]
         state.publish_config()
         if _input_of(candidate) != _input_of(previous):
