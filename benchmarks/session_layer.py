@@ -160,6 +160,8 @@ async def _sessions_in_real_time(workload: Units) -> list[Figure]:
         for count in workload.realtime_steps:
             while len(talkers) < count:
                 talkers.append(await open_talker(omni, workload))
+                # Its first unit opens the model's state and the answer, which no other does.
+                await talkers[-1].pair()
             cpu, own = time.process_time(), time.thread_time()
             waits = await in_real_time(talkers, workload, workload.realtime_s)
             cpu, own = time.process_time() - cpu, time.thread_time() - own
