@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from duplex_sdk.audio import PcmChunk
@@ -48,6 +49,7 @@ class Talk:
     words: deque[str] = field(default_factory=deque)
     heard_ms: float = 0.0
     called: bool = False
+    asked: dict[str, Any] = field(default_factory=dict)
 
 
 Unit = StageUnit[Talk]
@@ -153,6 +155,27 @@ class RightCallingModel(RightModel):
         return [f"It says {each['output']}. " for each in results]
 
 
+class RightBesideModel(RightModel):
+    """Keeps what is still to be said by the request that asked."""
+
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        talk, prompt = unit.state, unit.prompt
+        if prompt.final or prompt.kind == "conversation":
+            talk.asked[unit.request_id] = (unit, deque(self.reply(talk, prompt, "a while")))
+        for first, words in tuple(talk.asked.values()):
+            word = words.popleft()
+            yield first.output(
+                text=word, audio=sound(word), marks=((len(word), WORD_MS),), end_of_turn=not words
+            )
+            if not words:
+                del talk.asked[first.request_id]
+        if talk.asked:
+            yield unit.output(again_ms=WORD_MS)
+
+    def cancel(self, state: Talk, epoch: int, heard_ms: float) -> None:
+        state.asked.clear()
+
+
 class RightVoiceModel(RightModel):
     """The second of two stages: it speaks the words that the first one wrote."""
 
@@ -212,6 +235,21 @@ class RightSeeing(Right):
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
         known = super().capabilities(max_sessions=max_sessions)
         return replace(known, optional_input_modalities=("video",))
+
+
+class RightReading(Right):
+    """Takes still pictures among its messages."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        return replace(super().capabilities(max_sessions=max_sessions), supports_image_input=True)
+
+
+class RightBeside(Right):
+    """Answers questions outside the conversation, beside what it says in it."""
+
+    def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
+        known = super().capabilities(max_sessions=max_sessions)
+        return replace(known, supports_out_of_band_responses=True)
 
 
 class RightCalling(Right):

@@ -43,6 +43,8 @@ RIGHT = (
     ("RightNative", "RightNativeModel"),
     ("RightSeeing", "RightModel"),
     ("RightCalling", "RightCallingModel"),
+    ("RightReading", "RightModel"),
+    ("RightBeside", "RightBesideModel"),
     ("RightVoiced", "RightModel"),
     ("RightAnswering", "RightModel"),
     ("RightCascade", "RightVoiceModel"),
@@ -129,6 +131,12 @@ _BEHIND: dict[str, dict[str, tuple[str, ...]]] = {
         "TalksOnAfterACancel": ("a_cancel_stops_the_answer",),
         "MixesUnits": ("batch_mates_change_nothing",),
         "NeverFallsSilent": ("a_conversation_keeps_the_session_sound",),
+    },
+    "RightReading": {
+        "ReadsWordsOnly": ("a_still_picture_is_answered",),
+    },
+    "RightBeside": {
+        "SaysAllInOneLine": ("an_answer_beside_another_mixes_with_none",),
     },
     "RightAnswering": {
         "CannotRead": ("a_written_request_is_answered",),

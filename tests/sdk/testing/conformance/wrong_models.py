@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from right_plugin import (
     RATE,
     WORD_MS,
+    RightBesideModel,
     RightCallingModel,
     RightModel,
     RightNativeModel,
@@ -33,7 +34,13 @@ from right_plugin import (
     sound,
 )
 
-__all__ = ["RightCallingModel", "RightModel", "RightNativeModel", "RightVoiceModel"]
+__all__ = [
+    "RightBesideModel",
+    "RightCallingModel",
+    "RightModel",
+    "RightNativeModel",
+    "RightVoiceModel",
+]
 
 TABLE: list[Talk] = []
 OVER: list[threading.Event] = []
@@ -361,6 +368,18 @@ class ChokesOnPictures(RightModel):
         if unit.prompt.images:
             raise NotImplementedError("no vision tower in this checkpoint")
         return super().step_unit(unit, now)
+
+
+class ReadsWordsOnly(RightModel):
+    def step_unit(self, unit: Unit, now: float) -> Iterable[StageOutput]:
+        for message in unit.prompt.messages:
+            for part in message["content"]:
+                assert part["type"] == "text", "no vision tower in this checkpoint"
+        return super().step_unit(unit, now)
+
+
+class SaysAllInOneLine(RightModel):
+    """What it still has to say is one line, whoever asked for it."""
 
 
 class NeedsResidue(RightModel):

@@ -148,5 +148,6 @@ def no_errors(lab: ModelLab) -> None:
     require(
         not errors,
         f"the client was told of errors: {'; '.join(map(str, errors))}",
-        "the log above has the traceback",
+        "the log above has the traceback; what one unit cannot be is unit.failed(), and no call of"
+        " the model or hook of the plugin raises",
     )

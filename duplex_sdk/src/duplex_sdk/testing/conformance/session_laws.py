@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,13 @@ __all__ = ["SessionLaws"]
 
 POINTS = (0, 1, 3, 7, 15, 31, 63)
 """After so many pieces of audio an answer is interrupted."""
+
+QUESTION: dict[str, Any] = {
+    "type": "message",
+    "role": "user",
+    "content": [{"type": "input_text", "text": "What is seven plus five?"}],
+}
+BESIDE = {"conversation": "none", "input": [QUESTION], "output_modalities": ["text"]}
 
 SPEECH_MS = 900
 PAUSE_MS = 1500
@@ -150,8 +158,7 @@ class SessionLaws:
         """A client that types: an item, then a response."""
         conformance.needs("text_only_turn")
         with ModelLab(conformance) as lab:
-            content = [{"type": "input_text", "text": "What is seven plus five?"}]
-            lab.send(CreateItem(item={"type": "message", "role": "user", "content": content}))
+            lab.send(CreateItem(item=QUESTION))
             lab.send(CreateResponse())
             lab.wait(conformance.settings.answers_within_s)
             no_errors(lab)
@@ -178,6 +185,44 @@ class SessionLaws:
                 "the audio buffer keeps a unit's images, and plan_append() hands them on; a model"
                 " that sees nothing sets optional_input_modalities=() in capabilities()",
             )
+
+    def test_a_still_picture_is_answered(self, conformance: Subject) -> None:
+        """A message may hold an ``input_image``, which reaches the model among the messages."""
+        conformance.needs("image_input")
+        with ModelLab(conformance) as lab:
+            url = f"data:{PICTURE.mime};base64,{b64encode(PICTURE.data).decode()}"
+            content = [*QUESTION["content"], {"type": "input_image", "image_url": url}]
+            lab.send(CreateItem(item={**QUESTION, "content": content}))
+            if "text_only_turn" in conformance.capabilities.supported:
+                lab.send(CreateResponse())
+                lab.wait(conformance.settings.answers_within_s)
+            else:
+                lab.take_turn(0)
+            require(
+                not lab.stages.failures and (conformance.native or completed(lab.statuses, 1)),
+                f"a message with a picture ended {lab.statuses}; {lab.failed}",
+                "the content of a message is text, or parts: {'type': 'text', 'text': ...} and"
+                " {'type': 'image_url', 'image_url': {'url': ...}}; a model that sees no stills"
+                " does not claim supports_image_input",
+            )
+
+    def test_an_answer_beside_another_mixes_with_none(self, conformance: Subject) -> None:
+        """A question outside the conversation, while the answer to a turn is being said."""
+        conformance.needs("out_of_band_responses")
+        if conformance.native:
+            does_not_apply("when a native model speaks is its own affair")
+        alone, beside = (_answers_by_response(conformance, ask) for ask in (False, True))
+        require(
+            len(beside) == 2 and all(beside),
+            f"a turn and a question beside it were answered {beside}",
+            "a request has an id of its own: answer each with output() of the unit that asked",
+        )
+        require(
+            beside[:1] == alone,
+            f"with a question beside it a turn is answered {beside[0]!r} instead of {alone[0]!r}",
+            "keep what is still to be said by request_id: a tick carries the id of the unit before"
+            " it, whichever that was",
+        )
 
     def test_a_function_call_can_be_made(self, conformance: Subject) -> None:
         """The model calls what the session declares, with JSON, and each call by its own id."""
@@ -265,6 +310,24 @@ class SessionLaws:
             f"{len(again)} events instead of {len(first)}",
             "draw random numbers from StageSession.seed, read no clock but `now`",
         )
+
+
+def _answers_by_response(subject: Subject, ask_beside: bool) -> list[str]:
+    """The words of each response, in the order in which they began."""
+    with ModelLab(subject) as lab:
+        lab.begin_turn(0)
+        if ask_beside:
+            lab.wait_for_audio()
+            lab.send(CreateResponse(response=BESIDE))
+        lab.wait(subject.settings.answers_within_s)
+        no_errors(lab)
+        words: dict[str, str] = {}
+        for event in lab.events:
+            if isinstance(event, ResponseCreated):
+                words[event.response.id] = ""
+            elif isinstance(event, TextDelta | TranscriptDelta):
+                words[event.response_id] += event.delta
+        return list(words.values())
 
 
 def _calling_turn(subject: Subject) -> int:
