@@ -15,16 +15,25 @@ export class Microphone {
       // The browser hears what it plays itself, so its canceller is the one to use.
       audio: { echoCancellation: true, noiseSuppression: true, autoGainControl: true },
     });
-    await context.audioWorklet.addModule("/static/capture-worklet.js");
-    microphone.#source = context.createMediaStreamSource(microphone.#stream);
-    microphone.#capture = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0 });
-    microphone.#capture.port.onmessage = ({ data }) => {
-      // Silence instead of nothing: the server's clock of the input must not stand still.
-      const pcm = microphone.muted ? new ArrayBuffer(data.pcm.byteLength) : data.pcm;
-      onChunk(pcm, microphone.muted ? 0 : data.level);
-    };
-    microphone.#source.connect(microphone.#capture);
+    try {
+      await microphone.#connect(context, onChunk);
+    } catch (error) {
+      microphone.close();
+      throw error;
+    }
     return microphone;
+  }
+
+  async #connect(context, onChunk) {
+    await context.audioWorklet.addModule("/static/capture-worklet.js");
+    this.#source = context.createMediaStreamSource(this.#stream);
+    this.#capture = new AudioWorkletNode(context, "capture", { numberOfOutputs: 0 });
+    this.#capture.port.onmessage = ({ data }) => {
+      // Silence instead of nothing: the server's clock of the input must not stand still.
+      const pcm = this.muted ? new ArrayBuffer(data.pcm.byteLength) : data.pcm;
+      onChunk(pcm, this.muted ? 0 : data.level);
+    };
+    this.#source.connect(this.#capture);
   }
 
   close() {

@@ -7,6 +7,11 @@ import { Transcript } from "./transcript.js";
 const RATE = 24000;
 const MAX_BACKLOG_BYTES = 256 * 1024;
 const KEY_NAME = "duplex-api-key";
+const MICROPHONE_TROUBLE = {
+  NotAllowedError: "The microphone was not allowed.",
+  NotFoundError: "No microphone was found. Connect one and press Talk again.",
+  NotReadableError: "The microphone cannot be used; perhaps another program has it.",
+};
 
 const element = (id) => document.getElementById(id);
 const transcript = new Transcript(element("transcript"));
@@ -55,6 +60,10 @@ class Talk {
 
   set muted(muted) {
     if (this.#microphone) this.#microphone.muted = muted;
+  }
+
+  get over() {
+    return this.#over;
   }
 
   end() {
@@ -190,10 +199,11 @@ async function begin() {
   try {
     await starting.start(sessionStorage.getItem(KEY_NAME) ?? "");
   } catch (error) {
+    // What ended it has been told already; a microphone that came too late is no news.
+    if (starting.over) return;
     starting.end();
     finish();
-    const refused = error.name === "NotAllowedError";
-    trouble(refused ? "The microphone was not allowed." : error.message);
+    trouble(MICROPHONE_TROUBLE[error.name] ?? error.message);
   }
 }
 
