@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from duplex_sdk.errors import DuplexError
+from duplex_sdk.plugin import DuplexSessionRuntimeConfig
 from duplex_server.settings import SettingsError, plugin_of, resolve_settings
 from duplex_server.settings.report import setting_lines
 from duplex_server.settings.stage_report import stage_lines
@@ -190,6 +191,22 @@ def test_a_value_laid_over_another_by_a_merge_is_said_once(write_file):
             "duplex_session.max_sesions: no such setting",
             "'max_sessions'?",
         ),
+        (
+            "duplex_session: {max_sessions: many}",
+            "duplex_session.max_sessions: this is a whole number or null",
+            "--print-config",
+        ),
+        (
+            "duplex_session: {late_unit_policy: shrug}",
+            "duplex_session.late_unit_policy: this is 'skip_silence' or 'drop_oldest' or 'fail'",
+            "--print-config",
+        ),
+        ("duplex_session: {idle_ttl_s: [1]}", "duplex_session.idle_ttl_s: this is a number", ""),
+        (
+            "duplex_session: {close_timeout_s: -1}",
+            "duplex_session.close_timeout_s must be a number above 0",
+            "",
+        ),
         ("serving: 8000", "serving: this is a section of names and values", ""),
         ("stages: {a: process}", "stages.a: this is a section of names and values", ""),
         ("stages: {a: {options: [1]}}", "stages.a.options: this is a section", ""),
@@ -214,6 +231,12 @@ def test_what_cannot_be_is_told_in_the_words_of_the_file(write_file, text, says,
         resolve_settings(SCRIPTED, {}, config=write_file(text))
     assert str(refused.value).startswith(f"{says}"), str(refused.value)
     assert hint in refused.value.hint
+
+
+def test_every_limit_of_sessions_can_be_told_in_words():
+    for name in DuplexSessionRuntimeConfig.__struct_fields__:
+        with pytest.raises(SettingsError, match=rf"duplex_session\.{name}: this is [a-z']"):
+            resolve_settings(SCRIPTED | {name: {}}, {})
 
 
 def test_a_value_that_cannot_be_is_not_repeated_for_it_may_be_a_key(write_file):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import types
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from duplex_sdk.plugin import DuplexConfigError, DuplexSessionRuntimeConfig
@@ -14,7 +14,14 @@ from .words import no_such_setting
 
 __all__ = ["read_session_limits"]
 
-_WORD = re.compile(r"[a-z_]+")
+_ALL_SETTINGS = "duplex serve --print-config lists all settings"
+_KINDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    types.NoneType: "null",
+}
 
 
 def read_session_limits(
@@ -31,40 +38,30 @@ def read_session_limits(
         SettingsError: an unknown key, or a value that cannot be, with its path.
     """
     hints = get_type_hints(DuplexSessionRuntimeConfig)
-    for name in section:
+    values: dict[str, Any] = {"max_sessions": max_sessions}
+    for name, value in section.items():
+        path = f"duplex_session.{name}"
         if name not in hints:
-            path = f"duplex_session.{name}"
             raise no_such_setting(path, hints, blame(path))
-    values = {"max_sessions": max_sessions}
-    values |= {name: _typed(value, hints.get(name)) for name, value in section.items()}
+        try:
+            # Flags and variables bring text, whatever the type.
+            values[name] = msgspec.convert(value, hints[name], strict=not isinstance(value, str))
+        except msgspec.ValidationError as error:
+            told = f"{path}: this is {_expected(hints[name])}{blame(path)}"
+            raise SettingsError(told, hint=_ALL_SETTINGS) from error
     try:
         return DuplexSessionRuntimeConfig.from_mapping(values)
-    except DuplexConfigError as error:
-        message = error.message
-        if error.param and not message.startswith(error.param):
-            message = f"{error.param}: {message}"
-        raise _refused(message, section, blame) from error
-    except ValueError as error:
-        raise _refused(str(error), section, blame) from error
+    except (DuplexConfigError, ValueError) as error:
+        # It begins with the name that it is about.
+        path = f"duplex_session.{str(error).partition(' ')[0]}"
+        told = f"duplex_session.{error}{blame(path)}"
+        raise SettingsError(told, hint=_ALL_SETTINGS) from error
 
 
-def _refused(
-    message: str, section: Mapping[str, Any], blame: Callable[[str], str]
-) -> SettingsError:
-    """The error, with the origin of whichever value it names first."""
-    words = _WORD.findall(message)
-    path = next((f"duplex_session.{word}" for word in words if word in section), "duplex_session")
-    return SettingsError(
-        f"duplex_session.{message}{blame(path)}",
-        hint="duplex serve --print-config lists all settings",
-    )
-
-
-def _typed(value: Any, annotation: Any) -> Any:
-    if not isinstance(value, str) or annotation is None:
-        return value
-    try:
-        return msgspec.convert(value, annotation, strict=False)
-    except msgspec.ValidationError:
-        # Left as it is: the section's own check names the key.
-        return value
+def _expected(annotation: Any) -> str:
+    """A type as a person would say it."""
+    if get_origin(annotation) is Literal:
+        return " or ".join(repr(choice) for choice in get_args(annotation))
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join(map(_expected, get_args(annotation)))
+    return _KINDS[annotation]
