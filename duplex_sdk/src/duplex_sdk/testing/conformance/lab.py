@@ -47,6 +47,7 @@ class ModelLab(SharedLab):
     Attributes:
         watched: holds the laws of the session core against every step.
         outputs: of the stages, those that are for the client, in order.
+        said_at: when the last of them had words or sound, seconds of the lab's clock.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ModelLab(SharedLab):
     ) -> None:
         self._subject = subject
         self.outputs: list[StageOutput] = []
+        self.said_at = 0.0
         wanted = {**subject.usual_session, **(session or {})}
         try:
             super().__init__(subject.models, subject.plugin, wanted, **options)
@@ -85,6 +87,8 @@ class ModelLab(SharedLab):
             item.is_last or item.shown or item.decision is not None
         ):
             self.outputs.append(item.output)
+            if item.output.text or item.output.audio:
+                self.said_at = self.now
         super().feed(item)
 
     def begin_turn(self, number: int) -> None:
