@@ -201,6 +201,19 @@ def test_a_failing_input_processor_is_switched_off() -> None:
     assert results[-1].verdict.rms == pytest.approx(0.5 / np.sqrt(2), rel=0.01)
 
 
+class Withholding(Recorder):
+    """Keeps a sample back of all it hears."""
+
+    def process(self, audio: PcmChunk) -> PcmChunk:
+        return PcmChunk(audio.data[:-4], audio.rate)
+
+
+def test_an_input_processor_that_keeps_sound_back_is_switched_off() -> None:
+    ear = SessionEar(RATE, vad=VadProvider.of(EnergyVad()), input_processor=Withholding())
+    results = send(ear, float_to_pcm16(tone(200, level=0.5)), 3200)
+    assert sum(result.audio.count for result in results if result.audio) == RATE // 5
+
+
 def test_only_short_work_is_cheap() -> None:
     ear = SessionEar(RATE, vad=VadProvider.of(EnergyVad()))
     unit = DecodeAudio(1, bytes(2560), "pcm16", RATE)

@@ -194,8 +194,8 @@ class SessionEar:
         try:
             self._feed_reference(self._processor)
             processed = self._processor.process(chunk)
-            if processed.rate != chunk.rate:
-                raise ValueError(f"it must keep the rate, {chunk.rate} Hz")
+            if (processed.rate, processed.count) != (chunk.rate, chunk.count):
+                raise ValueError(f"it must keep rate and length: {chunk.count} at {chunk.rate} Hz")
         except Exception:
             # A plugin's code: whatever it raises ends its use, never the session.
             _logger.exception("the input processor failed; it is off for this session")
