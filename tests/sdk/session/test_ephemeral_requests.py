@@ -6,8 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from duplex_sdk.plugin import DuplexCapabilities, OutputContext
-from duplex_sdk.protocol.duplex import AckPlayback, AudioDelta, CancelResponse, Commit
+from duplex_sdk.plugin import DuplexCapabilities, DuplexConfigError, OutputContext
+from duplex_sdk.protocol.duplex import (
+    AckPlayback,
+    AudioDelta,
+    CancelResponse,
+    Commit,
+    UpdateSession,
+)
 from duplex_sdk.session import effects, inputs
 from duplex_sdk.stage import StageOutput
 from duplex_sdk.testing.scripted.model import Scripted
@@ -20,6 +26,25 @@ class Ephemeral(Scripted):
     def capabilities(self, *, max_sessions: int) -> DuplexCapabilities:
         known = super().capabilities(max_sessions=max_sessions)
         return replace(known, supports_core_resumable_request=False)
+
+
+def test_it_cannot_answer_unasked_whenever_that_is_asked_for() -> None:
+    plugin, asked = Ephemeral({"script": {"turns": "commit"}}), {"auto_response": True}
+    with pytest.raises(DuplexConfigError) as refused:
+        SessionLab(plugin, asked)
+    assert (refused.value.code, refused.value.param) == ("unsupported", "auto_response")
+    lab = SessionLab(plugin)
+    lab.send(UpdateSession(session=asked, event_id="c1"))
+    (error,) = (event.to_realtime()["error"] for event in lab.events if event.type == "error")
+    assert (error["code"], error["param"], error["event_id"]) == (
+        "unsupported",
+        "auto_response",
+        "c1",
+    )
+    assert not lab.session.config.auto_response
+    lab.send(UpdateSession(session=asked), lenient=True)
+    assert lab.types()[-1] == "session.updated"
+    assert not SessionLab(plugin, asked, lenient=True).session.config.auto_response
 
 
 def test_a_request_is_released_with_its_turn() -> None:

@@ -318,8 +318,7 @@ class _Update:
             self._changes["voice"] = voice_in_use(wanted)
         if running is not None:
             self._check_settled(running)
-        if not self._capabilities.supports_client_commit:
-            self._changes["auto_response"] = True
+        self._manner()
         config = msgspec.structs.replace(self._base, **self._changes)
         if session_size(config, self._capabilities) > MAX_SESSION_BYTES:
             raise DuplexConfigError("event_too_large", "the session object is too large to answer")
@@ -402,6 +401,18 @@ class _Update:
         detection = self._changes.get("turn_detection", self._base.turn_detection)
         interrupts = detection is not None and detection.interrupt_response
         return self._capabilities.interrupt_policy if interrupts else LISTEN_ONLY
+
+    def _manner(self) -> None:
+        """Whether it answers unasked: only a request that goes on can hear all the time."""
+        able = self._capabilities
+        if not able.supports_client_commit:
+            self._changes["auto_response"] = True
+        elif self._changes.get("auto_response") and not able.supports_core_resumable_request:
+            if not self._lenient:
+                raise DuplexConfigError(
+                    "unsupported", "this model answers committed turns only", param="auto_response"
+                )
+            self._changes["auto_response"] = False
 
     def _check_settled(self, settled: _Settled) -> None:
         fixed = dict(_FIXED)
