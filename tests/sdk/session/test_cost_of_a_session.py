@@ -9,11 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 from duplex_sdk.plugin import DuplexSessionConfig, DuplexSessionRuntimeConfig
-from duplex_sdk.protocol.duplex import AckPlayback, AppendAudio, AudioDelta
+from duplex_sdk.protocol.duplex import (
+    AckPlayback,
+    AppendAudio,
+    AudioDelta,
+    DuplexEvent,
+    DuplexRawEvent,
+)
 from duplex_sdk.session import DuplexEngineSession, effects, inputs
 from duplex_sdk.testing.scripted.model import Scripted
 from duplex_sdk.testing.seeded_ids import SeededIds
@@ -57,6 +63,10 @@ def talking() -> SessionLab:
     return lab
 
 
+def is_late_news(event: DuplexEvent) -> TypeGuard[DuplexRawEvent]:
+    return isinstance(event, DuplexRawEvent) and event.name == "units_late"
+
+
 def unit(lab: SessionLab) -> list[str]:
     """Send a unit, let its answer come, and say what was called meanwhile."""
     silence = AppendAudio(audio=bytes(lab.capabilities.input_sample_rate_hz * 2 * UNIT_MS // 1000))
@@ -92,6 +102,10 @@ def test_a_burst_of_late_units_is_looked_at_once(talking: SessionLab) -> None:
     assert called.count("LateFlow.accepted") == 5
     assert called.count("LateFlow.look") <= 2
     assert [lag.lag_ms > UNIT_MS for lag in talking.lags] == [True, False]
+    # What was late and is not told yet is told a second later.
+    talking.run(1500)
+    told = [event.event["late"] for event in talking.events if is_late_news(event)]
+    assert told == [1, 4]
 
 
 def test_the_session_object_is_one_object_while_nothing_of_it_changes(talking: SessionLab) -> None:

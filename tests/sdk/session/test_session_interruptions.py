@@ -279,6 +279,18 @@ def test_speech_between_is_kept_and_answered_after_the_answer(make_lab: Any) -> 
     assert float(heard.split()[1]) >= 600
 
 
+def test_a_start_that_was_kept_back_is_told_when_the_answer_has_played(make_lab: Any) -> None:
+    lab = sustained(make_lab, answers=[{"ms": 1500}])
+    seen = len(lab.events)
+    lab.speak(300)
+    assert "input_audio_buffer.speech_started" not in lab.types(seen)
+    # The microphone falls silent within a word: nothing but time goes on.
+    lab.run(3000)
+    types = lab.types(seen)
+    assert types.count("input_audio_buffer.speech_started") == 1
+    assert types.index("response.done") < types.index("input_audio_buffer.speech_started")
+
+
 # truncate and acknowledge
 
 
