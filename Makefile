@@ -46,6 +46,10 @@ test-common: test-pure test-real ## what the common environment is enough for
 
 # These wait for processes and sockets most of their time, the others compute: beside each other
 # (`make -j2`) they take little more than the longer of them.
+# glibc keeps what a model occupied for the thread that loaded it: 200 MB for each engine of ours
+# that has come and gone, unless all threads share what is free.
+test-real test-pure: export MALLOC_ARENA_MAX ?= 1
+
 REAL := tests/artifacts tests/docs tests/integration tests/scaffold tests/server
 
 test-real: $(STAMP) ## the common tests that start servers, engines and programs
