@@ -105,7 +105,7 @@ def test_knobs_that_would_do_nothing_are_refused(local: LocalPlugin, body: Any) 
     with pytest.raises(DuplexRuntimeConfigError) as caught:
         local.validate_client_extra_body(body)
     assert caught.value.code == "invalid_duplex_runtime_config"
-    assert str(caught.value.param).startswith("extra_body.")
+    assert str(caught.value.param).startswith("session.extra_body.")
 
 
 def test_the_echo_is_cancelled_for_those_who_ask(local: LocalPlugin) -> None:

@@ -160,13 +160,13 @@ class LocalPlugin(DuplexModelPlugin):
             raise DuplexRuntimeConfigError(
                 "invalid_duplex_runtime_config",
                 f"the local model knows no {unknown[0]!r}",
-                param=f"extra_body.{unknown[0]}",
+                param=f"session.extra_body.{unknown[0]}",
             )
         if not isinstance(extra_body.get(_ECHO_KEY, False), bool):
             raise DuplexRuntimeConfigError(
                 "invalid_duplex_runtime_config",
                 f"{_ECHO_KEY} must be true or false",
-                param=f"extra_body.{_ECHO_KEY}",
+                param=f"session.extra_body.{_ECHO_KEY}",
             )
 
     async def prepare_runtime_config(
