@@ -76,3 +76,23 @@ def test_silence_is_put_in_as_often_as_the_session_now_allows(auto: bool, units:
     lab.run(20_000)
     assert len(lab.submitted) - sent == units
     assert "response.done" in lab.types()
+
+
+@pytest.mark.parametrize("kind", [Scripted, Early])
+def test_a_turn_that_waited_for_its_answer_goes_in_units_to_a_model_that_now_streams(
+    kind: type[Scripted],
+) -> None:
+    lab = lab_of(kind, "commit", auto=False, ms=2000)
+    lab.speak(300)
+    lab.send(Commit(response_create=True))
+    lab.run(300)
+    lab.speak(900)
+    lab.send(Commit(response_create=True))
+    lab.run(100)
+    turn_to(lab, True)
+    taken = len(lab.submitted)
+    lab.run(10_000)
+    assert heard(lab) == ["heard 300 ms", "heard 900 ms"]
+    sounds = [each.prompt.audio for each in lab.submitted[taken:] if each.prompt.audio is not None]
+    assert {sound.duration_ms for sound in sounds} == {80.0}
+    assert lab.session.input_bytes == 0

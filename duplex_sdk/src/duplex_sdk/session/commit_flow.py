@@ -24,6 +24,7 @@ from .commit_policy import (
     decide_commit_action,
     is_short_overlap,
 )
+from .item_audio import in_units
 from .state import TurnState
 from .turn_input import MOST_RETAINED, RetainedPiece
 from .waiting_line import HeldStep
@@ -372,7 +373,7 @@ class CommitFlow:
                 self._appends.push(Append(kept.piece, state.epoch))
             covers = covers + pieces
         else:
-            last = _merged(pieces)
+            last = self._last_unit(_merged(pieces))
         piece = AppendPiece(final=True) if last is None else last.piece
         piece = msgspec.structs.replace(
             piece, final=True, respond=respond, force_listen=piece.force_listen or force_listen
@@ -387,6 +388,19 @@ class CommitFlow:
                 covers=covers,
             )
         )
+
+    def _last_unit(self, whole: RetainedPiece | None) -> RetainedPiece | None:
+        """The piece that ends a turn. One kept since before a model that streams answered unasked
+        goes to it in units.
+        """  # noqa: D205
+        if whole is None or whole.piece.audio is None or not self._state.auto_responds:
+            return whole
+        sound = PcmChunk(_unpadded(whole.piece), whole.piece.audio.rate)
+        *units, last = in_units(self._state, sound, whole.held)
+        for kept in units:
+            self._appends.push(Append(kept.piece, self._state.epoch, held=kept.held))
+        piece = msgspec.structs.replace(last.piece, images=whole.piece.images)
+        return replace(last, piece=piece)
 
     @staticmethod
     def _last_piece(pieces: list[RetainedPiece]) -> RetainedPiece | None:

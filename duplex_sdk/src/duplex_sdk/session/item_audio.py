@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .state import SessionState
     from .waiting_line import WaitingLine
 
-__all__ = ["ItemAudioFlow", "image_item"]
+__all__ = ["ItemAudioFlow", "image_item", "in_units"]
 
 
 class _SpokenItem:
@@ -166,7 +166,7 @@ class ItemAudioFlow:
             return
         audio, held = spoken.take()
         item = _without_images(made.item) if made.images else made.item
-        self._commits.seal_item(item, _cut(state, audio, held), audio, after=after)
+        self._commits.seal_item(item, in_units(state, audio, held), audio, after=after)
 
 
 def image_item(made: ClientItem) -> Item:
@@ -180,8 +180,11 @@ def _without_images(item: Item) -> Item:
     return msgspec.structs.replace(item, content=words)
 
 
-def _cut(state: SessionState, audio: PcmChunk | None, held: Reservation) -> list[RetainedPiece]:
-    """As the model takes it: whole turns in one piece, streamed input in units."""
+def in_units(state: SessionState, audio: PcmChunk | None, held: Reservation) -> list[RetainedPiece]:
+    """Recorded speech as the model takes it: streamed input in units, else a turn in one piece.
+
+    The last piece is ``final``. ``held`` goes over to the pieces.
+    """
     if audio is None:
         held.release()
         return []
