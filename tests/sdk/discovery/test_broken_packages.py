@@ -245,7 +245,7 @@ def test_a_damaged_distribution_hides_no_other(site: Any, damage: str) -> None:
             "    def plugins(): print('stolen')\n"
             "    @app.command()\n"
             "    def greet(): print('stolen')\n",
-            "its command 'plugins' is one of duplex itself already",
+            "its command 'plugins' is one of the SDK itself already",
         ),
         (
             "from duplex_sdk.discovery import hookimpl\n"

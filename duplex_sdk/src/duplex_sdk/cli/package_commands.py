@@ -55,8 +55,8 @@ def add_commands_of_packages(
         hooks: as loaded.
         limit_s: longest that a package may take to add its commands.
     """
-    taken = dict.fromkeys(map(_name_of, app.registered_commands), "duplex itself")
-    taken |= dict.fromkeys(map(_group_name, app.registered_groups), "duplex itself")
+    taken = dict.fromkeys(map(_name_of, app.registered_commands), "the SDK itself")
+    taken |= dict.fromkeys(map(_group_name, app.registered_groups), "the SDK itself")
     additions = []
     for package, outcome in _additions(app, hooks, limit_s):
         if isinstance(outcome, str):
