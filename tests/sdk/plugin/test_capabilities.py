@@ -41,6 +41,14 @@ def test_a_client_sees_the_keys_and_defaults_of_the_wire() -> None:
     assert DuplexCapabilities().as_dict() == WIRE_DEFAULTS
 
 
+def test_what_a_client_sees_is_one_object_that_none_of_them_changes() -> None:
+    shown = DuplexCapabilities.native().as_dict()
+    assert DuplexCapabilities.native().as_dict() is shown
+    assert DuplexCapabilities.native(max_session_s=240.0).as_dict() is not shown
+    with pytest.raises(TypeError, match="cannot be changed"):
+        shown["supports_barge_in"] = False
+
+
 def test_what_a_client_sees_is_json() -> None:
     shown = DuplexCapabilities.native(max_session_s=240.0).as_dict()
     assert json.loads(json.dumps(shown)) == shown

@@ -112,6 +112,8 @@ def test_the_session_object_is_one_object_while_nothing_of_it_changes(talking: S
     session = talking.session
     shown = session.public_session
     assert session.public_session is shown
+    with pytest.raises(TypeError, match="cannot be changed"):
+        shown["state"] = "closed"
     assert shown["playback"]["sent_ms"] > 0
     unit(talking)
     later = session.public_session

@@ -167,7 +167,7 @@ class DuplexCapabilities:
     def as_dict(self) -> dict[str, Any]:
         """What a client sees: JSON values, modality sets sorted.
 
-        Every session shows it and none can change it, so it is made once.
+        One for all sessions: read-only, and nobody may change what is in it.
         """
         return _shown(self)
 

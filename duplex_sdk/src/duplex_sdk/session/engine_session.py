@@ -151,7 +151,7 @@ class DuplexEngineSession:
 
     @property
     def public_session(self) -> dict[str, Any]:
-        """The session object as clients see it; the same one while nothing of it changes."""
+        """The session object as clients see it, read-only; the same one while it says the truth."""
         return self._state.public_session()
 
     @property

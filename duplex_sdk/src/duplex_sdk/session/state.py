@@ -423,7 +423,7 @@ class SessionState:
         """The session object as clients see it: the same one while nothing of it changes.
 
         An opened session shows it twice, to its owner and in its first event, and so many fields
-        take 4 KiB. So nobody can change it.
+        take 4 KiB. So it is read-only, and nobody may change what is in it.
         """
         longest = self.capabilities.max_session_s
         response = self.response
