@@ -100,10 +100,13 @@ class Response:
 
     def fit(self, piece: str) -> str:
         """So much of new text as an answer may still take; if that is not all, it is ``full``."""
-        kept = fitting(piece, MOST_TEXT - self.text_bytes)
-        self.full = self.full or len(kept) < len(piece)
-        self.text_bytes += json_size(kept)
-        return kept
+        size, left = json_size(piece), MOST_TEXT - self.text_bytes
+        if size > left:
+            self.full = True
+            piece = fitting(piece, left)
+            size = json_size(piece)
+        self.text_bytes += size
+        return piece
 
     def add_text(self, piece: str) -> None:
         """Take in a new piece of text."""
