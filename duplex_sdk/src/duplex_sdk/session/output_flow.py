@@ -46,6 +46,7 @@ class OutputFlow:
 
     __slots__ = (
         "_appends",
+        "_asks_release",
         "_beside",
         "_continuations",
         "_end_session",
@@ -76,6 +77,9 @@ class OutputFlow:
         self._tools = tools
         self._continuations = continuations
         self._end_session = end_session
+        able = state.capabilities
+        by_turns = not able.supports_core_resumable_request
+        self._asks_release = by_turns and able.supports_concurrent_turn_requests
         self.silence_watch = SilenceWatch(
             state, appends, fed=continuations.enabled, ran_out=self._left_unended
         )
@@ -92,9 +96,12 @@ class OutputFlow:
             state.answers_since = state.now
         state.lease.touch(state.now, "model_output")
         beside = self._beside.of_request(output.request_id) if state.beside else None
-        self._note_metrics(item, beside or state.response)
-        self._note_runtime(output)
-        self._note_release(item)
+        if item.metrics or output.data:
+            self._note_metrics(item, beside or state.response)
+        if output.data:
+            self._note_runtime(output)
+        if self._asks_release:
+            self._note_release(item)
         if output.user_text is not None and beside is None:
             self._transcripts.heard(output)
         if item.is_last or item.decision is not None or item.shown:
@@ -123,10 +130,7 @@ class OutputFlow:
     def _note_release(self, item: StageOutputReceived) -> None:
         """Whether the model can begin another turn while the open response still speaks."""
         state, response = self._state, self._state.response
-        able = state.capabilities
-        by_turns = not able.supports_core_resumable_request
-        asks = by_turns and able.supports_concurrent_turn_requests
-        if not asks or response is None or item.output.request_id != state.requests.active_id:
+        if response is None or item.output.request_id != state.requests.active_id:
             return
         with state.contained("release_concurrent_turn_requests"):
             context = self.context(item.stage_id)
@@ -137,8 +141,6 @@ class OutputFlow:
 
     def _note_runtime(self, output: StageOutput) -> None:
         state = self._state
-        if not output.data:
-            return
         with state.contained("runtime_config_after_model_output"):
             changed = state.plugin.runtime_config_after_model_output(
                 state.runtime_config, output.data
