@@ -119,7 +119,8 @@ class StageFlow:
         if stream is None:
             return
         if stage_id == 0:
-            stream.wake_one()
+            if stream.waiters:
+                stream.wake_one()
             return
         queue = stream.queued.get(stage_id)
         if not queue:
@@ -132,7 +133,7 @@ class StageFlow:
     def rested(self, stream_id: str) -> Stream | None:
         """A stage is idle: the stream, if all its stages are now, said once per change."""
         stream = self._streams.get(stream_id)
-        if stream is None or not stream.busy or stream.waiting or stream.waiters:
+        if stream is None or not stream.busy or stream.queued_bytes or stream.waiters:
             return None
         for pool in self._pools:
             if not pool.is_idle(stream_id):

@@ -150,11 +150,6 @@ class Stream:
         self.queued_bytes -= prompt_size(unit.prompt)
         return unit
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a unit waits somewhere between stages."""
-        return self.queued_bytes > 0
-
     def begin_epoch(self, epoch: int) -> None:
         """Drop what waits; whoever waits to submit to an older epoch is called off."""
         self.epoch = max(self.epoch, epoch)

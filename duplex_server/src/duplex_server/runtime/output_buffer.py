@@ -15,11 +15,10 @@ from duplex_sdk.session.output_queue import DuplexOutputOverflowError, OutputLim
 
 from .delivery import DeliveryPort
 from .loop_calls import call_on
+from .output_wakes import EACH_ALONE, Wakes
 
 if TYPE_CHECKING:
     from duplex_sdk.protocol.duplex import DuplexEvent
-
-    from .output_wakes import OutputWakes
 
 __all__ = ["DuplexOutputBuffer", "DuplexOutputOverflowError", "OutputLimits"]
 
@@ -62,7 +61,7 @@ class DuplexOutputBuffer(DeliveryPort):
         self._lock = threading.Lock()
         self._waiter: asyncio.Future[None] | None = None
         self._ends: tuple[asyncio.Future[None], ...] = ()
-        self._wakes: OutputWakes | None = None
+        self._wakes: Wakes = EACH_ALONE
         self._room_made: Callable[[], object] | None = None
         self._room_wanted = False
         self._on_closed: Callable[[], object] | None = None
@@ -70,7 +69,7 @@ class DuplexOutputBuffer(DeliveryPort):
 
     # The engine's side
 
-    def attach(self, wakes: OutputWakes, room_made: Callable[[], object]) -> None:
+    def attach(self, wakes: Wakes, room_made: Callable[[], object]) -> None:
         """The engine's: share its wake-ups; ``room_made`` is called on the reader's thread."""
         self._wakes = wakes
         self._room_made = room_made
@@ -88,7 +87,7 @@ class DuplexOutputBuffer(DeliveryPort):
             taken = self._queue.put(event, self._clock())
             waiting = self._waiter is not None
         if waiting:
-            self._wake_later()
+            self._wakes.note(self)
         if ends and taken:
             self._tell_end()
         return taken
@@ -188,8 +187,8 @@ class DuplexOutputBuffer(DeliveryPort):
             self._note_end(terminal)
             self._queue.close(terminal)
             self._room_made = None
-        self._wake_later()
-        self._wakes = None
+        self._wakes.note(self)
+        self._wakes = EACH_ALONE
         self._tell_end()
 
     def wake_reader(self) -> None:
@@ -213,12 +212,6 @@ class DuplexOutputBuffer(DeliveryPort):
             raise RuntimeError("this session's output already has a reader")
         self._waiter = asyncio.get_running_loop().create_future()
         return self._waiter
-
-    def _wake_later(self) -> None:
-        if self._wakes is not None:
-            self._wakes.note(self)
-        elif (loop := self.reader_loop) is not None:
-            call_on(loop, self.wake_reader)
 
     def _tell_end(self) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,29 @@ from .loop_calls import call_on
 if TYPE_CHECKING:
     from .output_buffer import DuplexOutputBuffer
 
-__all__ = ["OutputWakes"]
+__all__ = ["EACH_ALONE", "OutputWakes", "Wakes"]
 
 
-class OutputWakes:
+class Wakes(ABC):
+    """Who has readers woken. Safe to call from any thread."""
+
+    @abstractmethod
+    def note(self, buffer: DuplexOutputBuffer) -> None:
+        """This buffer has something for its reader."""
+
+
+class _EachAlone(Wakes):
+    def note(self, buffer: DuplexOutputBuffer) -> None:
+        loop = buffer.reader_loop
+        if loop is not None:
+            call_on(loop, buffer.wake_reader)
+
+
+EACH_ALONE = _EachAlone()
+"""For buffers that belong to no engine: each reader is woken by itself, at once."""
+
+
+class OutputWakes(Wakes):
     """Collects the buffers whose readers must be woken. Safe to call from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -41,10 +41,16 @@ class _Binding:
     quiet: bool = True
     failed: bool = False
     closing: asyncio.Future[None] | None = None
+    usable: bool = True
 
-    @property
-    def usable(self) -> bool:
-        return not self.failed and self.closing is None
+    def fail(self) -> None:
+        self.failed, self.usable = True, False
+        self.outstanding = 0
+
+    def begin_to_close(self) -> asyncio.Future[None]:
+        self.usable = False
+        self.closing = asyncio.get_running_loop().create_future()
+        return self.closing
 
     def require_usable(self, stage: str) -> None:
         if self.closing is not None:
@@ -232,10 +238,11 @@ class StagePool(ReplicaSink):
         if binding.slot.replica is not binding.replica:
             self._unbind(session_id)
             return
-        if binding.closing is None:
-            binding.closing = asyncio.get_running_loop().create_future()
+        closing = binding.closing
+        if closing is None:
+            closing = binding.begin_to_close()
             binding.replica.close(session_id)
-        await asyncio.shield(binding.closing)
+        await asyncio.shield(closing)
 
     async def call(
         self, method: str, arguments: Mapping[str, Json], *, timeout_s: float
@@ -307,8 +314,7 @@ class StagePool(ReplicaSink):
         binding = self._bindings.get(session_id)
         if binding is None or binding.failed:
             return
-        binding.failed = True
-        binding.outstanding = 0
+        binding.fail()
         if binding.closing is None:
             self.listener.on_failed(self.stage_id, session_id, error)
 

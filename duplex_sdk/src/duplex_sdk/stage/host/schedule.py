@@ -77,6 +77,8 @@ class Schedule:
 
     def next_due(self, session_count: int) -> float | None:
         """When the next batch can be taken; None: not before something arrives."""
+        if not self._ready and not self._ticks:
+            return None
         while self._ticks and not _is_armed(self._ticks[0]):
             heappop(self._ticks)
         batch = self._batch_due(session_count)
