@@ -35,7 +35,7 @@ from .subject import Subject
 __all__ = ["PolicyLaws", "called", "projected"]
 
 LONGEST_S = 0.005
-TRIES = 5
+TRIES = 20
 
 
 class PolicyLaws:
@@ -178,24 +178,24 @@ class PolicyLaws:
         """What runs for each unit takes no time: all sessions wait for it."""
         unit = _units(conformance)[0]
         outputs, session, bench = _outputs(conformance, "block")
-        plane, told = conformance.plugin.data_plane, session.stages[0]
+        plugin, told = conformance.plugin, session.stages[0]
+        request = _request(conformance, unit)
         context = _context(conformance, bench, session)
         calls: dict[str, Callable[[], object]] = {
-            "plan_append": lambda: _plan(conformance, unit),
-            "create_session_state": conformance.plugin.create_session_state,
-            "voice_in_use": lambda: conformance.plugin.voice_in_use(told.config),
+            "plan_append": lambda: called("plan_append", lambda: plugin.plan_append(request)),
+            "create_session_state": plugin.create_session_state,
+            "voice_in_use": lambda: plugin.voice_in_use(told.config),
             "configure_sampling_params": lambda: conformance.sampling(told.runtime),
-            "runtime_config_for_update": lambda: conformance.plugin.runtime_config_for_update(
+            "runtime_config_for_update": lambda: plugin.runtime_config_for_update(
                 told.config, told.runtime, started=True
             ),
         }
         if outputs:
             calls["project"] = lambda: projected(
-                plane, outputs[0], conformance.plugin.create_session_state(), context
+                plugin.data_plane, outputs[0], plugin.create_session_state(), context
             )
         for name, call in calls.items():
-            took = min(_seconds(call) for _ in range(TRIES))
-            _is_quick(name, took)
+            _is_quick(name, call)
 
     def test_a_plan_that_waits_blocks_nobody(self, conformance: Subject) -> None:
         """``prepare_append_plan`` may take its time, on other threads than the loop's."""
@@ -204,10 +204,11 @@ class PolicyLaws:
             does_not_apply("the plugin makes its plans at once")
         request = _request(conformance, _units(conformance)[0])
         called("prepare_append_plan", lambda: made_plan(plugin, request), WAITS)
-        held = min(
-            asyncio.run(_longest_hold(plugin.prepare_append_plan(request))) for _ in range(TRIES)
-        )
-        _is_quick("prepare_append_plan", held)
+
+        def held() -> float:
+            return asyncio.run(_longest_hold(plugin.prepare_append_plan(request)))
+
+        _took_little("prepare_append_plan", held)
 
     def test_projections_are_model_results(self, conformance: Subject) -> None:
         """``project`` makes ``ModelResult``s, with audio at the plugin's rate, each sample once."""
@@ -381,7 +382,22 @@ def _project(
     return results
 
 
-def _is_quick(name: str, took: float) -> None:
+def _is_quick(name: str, call: Callable[[], object]) -> None:
+    def took() -> float:
+        began = perf_counter()
+        call()
+        return perf_counter() - began
+
+    _took_little(name, took)
+
+
+def _took_little(name: str, measure: Callable[[], float]) -> None:
+    """Once in some tries it is quick: that it is not may be a busy machine's fault."""
+    took = measure()
+    for _ in range(TRIES):
+        if took < LONGEST_S:
+            break
+        took = min(took, measure())
     require(
         took < LONGEST_S,
         f"{name} takes {took * 1000:.0f} ms, and every session waits that long",
@@ -398,9 +414,3 @@ async def _longest_hold(work: Coroutine[Any, Any, object]) -> float:
         now = perf_counter()
         longest, last = max(longest, now - last), now
     return longest
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    began = perf_counter()
-    call()
-    return perf_counter() - began
