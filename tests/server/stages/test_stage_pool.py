@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,7 +28,7 @@ from duplex_server.stages import (
     start_pools,
     stop_pools,
 )
-from patience import PATIENCE_S
+from patience import PATIENCE_S, wait_until
 
 BOTH = pytest.mark.parametrize("quick", [False, True], ids=["thread", "loop"])
 
@@ -258,21 +258,23 @@ class TestStarting:
 
 
 class Meeting(StageModel[None]):
-    """Notes how many of its kind load at once; each gives the others time to come."""
+    """Notes how many of its kind load at once; each gives the others time to come.
+
+    Those that are to meet wait for each other as long as it takes.
+    """
 
     lock = threading.Lock()
     loading = 0
     most = 0
+    waits_s = 0.0
 
     def load(self, context: LoadContext) -> StageInfo:
         kind = type(self)
         with kind.lock:
             kind.loading += 1
             kind.most = max(kind.most, kind.loading)
-        for _ in range(50):
-            if kind.most > 1:
-                break
-            time.sleep(0.005)
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: kind.most > 1, kind.waits_s)
         with kind.lock:
             kind.loading -= 1
         return StageInfo()
@@ -309,6 +311,7 @@ class TestPipelines:
     ) -> None:
         monkeypatch.setattr("duplex_server.stages.pipeline.free_memory", lambda device: 1000)
         Meeting.loading = Meeting.most = 0
+        Meeting.waits_s = PATIENCE_S if most > 1 else 0.25
         stages = tuple(
             StageConfig(name, model=f"{__name__}:Meeting", **{"device": "cpu", **heavy})
             for name in ("one", "two")
