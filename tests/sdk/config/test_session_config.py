@@ -578,6 +578,17 @@ def test_object_whose_answer_would_not_fit_a_frame_is_refused() -> None:
     assert opened({"instructions": "x" * (limit - 4096)}).instructions is not None
 
 
+def test_extra_body_grows_with_updates_to_what_one_frame_may_bring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("duplex_sdk.plugin.config.MAX_EXTRA_BYTES", 1000)
+    config = opened({"extra_body": {"a": "x" * 600}})
+    error = update_refusal({"extra_body": {"b": "x" * 600}}, config)
+    assert (error.code, error.param) == ("event_too_large", "extra_body")
+    assert updated(config, {"extra_body": {"a": None, "b": "x" * 600}}).extra_body.keys() == {"b"}
+    assert open_refusal({"extra_body": {"a": "x" * 1000}}).code == "event_too_large"
+
+
 # turn detection and overlap
 
 

@@ -19,7 +19,13 @@ from duplex_sdk.protocol.duplex import (
 
 from .config_errors import DuplexConfigError
 from .format_merge import merged_format
-from .public_session import MAX_SESSION_BYTES, client_fields, session_size, stage_fields
+from .public_session import (
+    MAX_EXTRA_BYTES,
+    MAX_SESSION_BYTES,
+    client_fields,
+    session_size,
+    stage_fields,
+)
 from .session_fields import OVERLAP_POLICIES, PLAYBACK_POLICIES, SessionReader
 from .turn_detection import TurnDetection
 
@@ -367,9 +373,12 @@ class _Update:
 
     def _extra_body(self) -> None:
         merged = {**self._base.extra_body, **self._reader.extra_body()}
-        self._changes["extra_body"] = {
-            name: value for name, value in merged.items() if value is not None
-        }
+        kept = {name: value for name, value in merged.items() if value is not None}
+        if kept and len(msgspec.json.encode(kept)) > MAX_EXTRA_BYTES:
+            raise DuplexConfigError(
+                "event_too_large", "there is too much in extra_body", param="extra_body"
+            )
+        self._changes["extra_body"] = kept
 
     def _fields(self, fields: Mapping[str, Any]) -> None:
         for name, value in fields.items():

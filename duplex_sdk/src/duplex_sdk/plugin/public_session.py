@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from .capabilities import DuplexCapabilities
     from .config import DuplexSessionConfig
 
-__all__ = ["MAX_SESSION_BYTES", "client_fields", "session_size", "stage_fields"]
+__all__ = ["MAX_EXTRA_BYTES", "MAX_SESSION_BYTES", "client_fields", "session_size", "stage_fields"]
+
+MAX_EXTRA_BYTES = 15 * 1024 * 1024
+"""What one frame may bring of ``extra_body``, which updates add to, is the most there can be."""
 
 MAX_SESSION_BYTES = 1024 * 1024 - 16 * 1024
 """Largest rendering of what a client said: the frame around it stays below 1 MiB."""
