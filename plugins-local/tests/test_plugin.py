@@ -65,6 +65,9 @@ def test_units_are_80_ms(local: LocalPlugin) -> None:
         ({"llm_model": "m"}, "llm_url says nowhere"),
         ({"llm": "/models/small"}, "written vllm:PATH"),
         ({"llm": "vllm:"}, "written vllm:PATH"),
+        ({"llm_timeout_s": 0}, "llm_timeout_s must be seconds above zero; got 0"),
+        ({"llm_timeout_s": -5.0}, "llm_timeout_s must be"),
+        ({"llm_timeout_s": float("nan")}, "llm_timeout_s must be"),
         ({"llm": "vllm:/m", "llm_url": "http://x", "llm_model": "m"}, "give one of them"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest_asyncio
 from duplex_sdk.cli.app import build_app
 from duplex_sdk.cli.bench_caller import Caller, Timings
 from duplex_sdk.cli.server_process import ServerProcess
-from duplex_sdk.clients import DuplexClient
+from duplex_sdk.clients import ClientConnectionError, DuplexClient
 from duplex_sdk.testing.session_lab import tone
 from typer.testing import CliRunner
 
@@ -57,6 +57,15 @@ async def test_step_the_server_has_no_room_for_is_not_in_real_time(
     assert not step["in_real_time"]
     assert code == 1
     assert "resource_exhausted" in shown
+
+
+async def test_a_server_that_is_not_there_is_said_in_words() -> None:
+    runner, app = CliRunner(), build_app(["bench"])
+    arguments = ["bench", "ws://127.0.0.1:1", "--sessions", "1,2", "--seconds", "0.5"]
+    result = await asyncio.to_thread(runner.invoke, app, arguments)
+    assert isinstance(result.exception, ClientConnectionError)
+    assert "no connection to ws://127.0.0.1:1" in str(result.exception)
+    assert "sessions" not in result.output
 
 
 @pytest.mark.parametrize("wrong", ["", "0", "one", "1,-2"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -234,7 +235,9 @@ def _no_such_voice(code: str) -> DuplexRuntimeConfigError:
 
 
 def _reply_options(options: Mapping[str, Json]) -> dict[str, Json]:
-    url = options.get("llm_url")
+    url, patience = options.get("llm_url"), options.get("llm_timeout_s")
+    if patience is not None and not 0 < patience < math.inf:
+        raise ValueError(f"llm_timeout_s must be seconds above zero; got {patience:g}")
     if url is None:
         if options.get("llm_model"):
             raise ValueError("llm_model names a model, but llm_url says nowhere to find it")

@@ -102,6 +102,8 @@ async def _bench(options: BenchOptions, console: Console) -> bool:
         for sessions in options.sessions:
             with console.status(f"{sessions} sessions for {options.seconds:g} s ..."):
                 steps.append(await _measure(url, sessions, speech, rate, options))
+            if not steps[-1].timings.opening:
+                await _say_why_nobody_got_in(url, options)
     _show(console, url, steps)
     if options.json is not None:
         _write(options.json, url, steps, options)
@@ -115,6 +117,16 @@ async def _start_server(options: BenchOptions, stack: AsyncExitStack, console: C
     with console.status("starting a server ..."):
         server = await stack.enter_async_context(ServerProcess(*plugin, *room))
     return server.url
+
+
+async def _say_why_nobody_got_in(url: str, options: BenchOptions) -> None:
+    """Knock once more: a table of nothing would not say that there is no server.
+
+    Raises:
+        ClientError: what keeps callers out.
+    """
+    async with DuplexClient(url, api_key=options.api_key):
+        pass
 
 
 async def _measure(
