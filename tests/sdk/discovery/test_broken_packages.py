@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from duplex_sdk.cli.app import build_app
-from duplex_sdk.discovery import examine, find
+from duplex_sdk.discovery import examine, examine_hooks, find, load_hooks
 from duplex_sdk.errors import DuplexError
 
 # Kind -> (source of the descriptor's module, what the error names).
@@ -325,6 +325,12 @@ def test_a_hook_package_that_hangs_is_left_out(
     names = {command.name for command in app.registered_commands}
     assert {"serve", "simulate"} <= names
     assert "adds no commands: TimeoutError: it takes more than 1 s" in capsys.readouterr().err
+
+
+def test_the_doctor_names_a_hook_package_that_hangs(on_path: Any) -> None:
+    on_path().hook("hangs", HANGING)
+    (check,) = [check for check in examine_hooks(load_hooks(0.5)).checks if check.name == "hangs"]
+    assert (check.ok, check.detail) == (False, "TimeoutError: it takes more than 0.5 s")
 
 
 def _healthy_source(name: str) -> str:

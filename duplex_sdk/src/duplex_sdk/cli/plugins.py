@@ -71,18 +71,18 @@ def doctor(
     name: Annotated[str | None, typer.Argument(help="One plugin; without it, all.")] = None,
     as_json: AsJson = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout-s", min=0.1, help="Longest a descriptor may take to import.")
+        float, typer.Option("--timeout-s", min=0.1, help="Longest a package may take to import.")
     ] = 15.0,
 ) -> None:
     """Check plugins, each in a fresh interpreter. Exit code 1 when something is wrong."""
-    from duplex_sdk.discovery import examine, examine_hooks
+    from duplex_sdk.discovery import examine, examine_hooks, load_hooks
     from duplex_sdk.discovery.registry import require_known
 
     if name is not None:
         require_known(name)
     reports = examine(name, timeout_s=timeout_s)
     if name is None:
-        reports = (*reports, examine_hooks())
+        reports = (*reports, examine_hooks(load_hooks(timeout_s)))
     if as_json:
         _print_json({"reports": [report.as_dict() for report in reports]})
     else:
