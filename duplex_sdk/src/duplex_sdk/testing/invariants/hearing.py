@@ -58,13 +58,14 @@ class Hearing:
     Attributes:
         traceable: every sample carries its number.
         dropped: stretches that the overlap policy dropped.
-        kept: what the buffer took since something was dropped in the open.
+        kept: what the buffer took since something was dropped in the open; only at rest somebody
+            asks which samples that was.
         heard: what the stage took, whenever that was, and silence that a commit left out.
     """
 
     traceable: bool = False
     dropped: list[tuple[int, int]] = field(default_factory=list)
-    kept: list[Numbers] = field(default_factory=list)
+    kept: list[AppendPiece] = field(default_factory=list)
     heard: list[Numbers] = field(default_factory=list)
     _last: dict[int, int] = field(default_factory=dict)
     _looked_at: Step | None = None
@@ -98,9 +99,7 @@ class Hearing:
             if not self.traceable:
                 return
             if change.kind == "added" and change.piece is not None:
-                numbers = _of(change.piece)
-                if numbers is not None:
-                    self.kept.append(numbers)
+                self.kept.append(change.piece)
             elif change.kind == "cleared":
                 self._cleared = True
             elif change.kind == "sealed" and change.piece is None and change.expected:
@@ -190,7 +189,9 @@ class Hearing:
         waiting = [_of(each.piece) for each in (*turn.retained, *turn.early)]
         waiting += [numbers_of(buffer.waiting)]
         waiting += [numbers_of(each.data) for each in buffer.reserved]
-        kept = _joined(self.kept)
+        kept = _joined([each for each in map(_of, self.kept) if each is not None])
+        if not len(kept):
+            return None
         there = numpy.zeros(int(kept.max()) + 1, bool)
         for numbers in (*self.heard, *waiting):
             if numbers is not None:

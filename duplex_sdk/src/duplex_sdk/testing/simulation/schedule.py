@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from typing import Literal
 
@@ -106,7 +107,7 @@ def run(
     step = 0
     world = World(
         tuple(kinds[name] for name in schedule.kinds),
-        _limits(schedule),
+        _limits(schedule.overflow, schedule.narrow),
         seed=schedule.seed,
         policy=schedule.policy,
         tally=tally,
@@ -133,12 +134,15 @@ def run(
     return None
 
 
-def _limits(schedule: Schedule) -> DuplexSessionRuntimeConfig:
+@cache
+def _limits(
+    overflow: Literal["close_session", "fail_response"], narrow: bool
+) -> DuplexSessionRuntimeConfig:
     return DuplexSessionRuntimeConfig(
-        overflow_policy=schedule.overflow,
+        overflow_policy=overflow,
         idle_ttl_s=60.0,
         disconnect_grace_s=10.0,
         max_pending_input_bytes_per_session=200_000,
-        max_pending_output_bytes_per_session=30_000 if schedule.narrow else 2_000_000,
-        max_pending_output_events_per_session=8 if schedule.narrow else 512,
+        max_pending_output_bytes_per_session=30_000 if narrow else 2_000_000,
+        max_pending_output_events_per_session=8 if narrow else 512,
     )
