@@ -114,6 +114,7 @@ class StagePlacing:
             period_ms=self.period_ms,
             output_rate=self.output_rate,
             vllm=config.vllm,
+            sampling=config.sampling,
         )
         settings = WorkerSettings(
             load,

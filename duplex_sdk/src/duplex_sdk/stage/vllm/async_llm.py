@@ -41,6 +41,7 @@ class AsyncLLMEngine(LanguageEngine):
         *,
         device: str,
         slots: int,
+        sampling: Mapping[str, Json],
     ) -> None:
         """Load a model.
 
@@ -49,17 +50,20 @@ class AsyncLLMEngine(LanguageEngine):
             settings: the stage's options.
             device: ``cpu`` or ``cuda:N``, the first of the devices to use.
             slots: requests that may be open at once, unless the arguments say otherwise.
+            sampling: what sessions sample with unless they say otherwise.
 
         Raises:
-            StageLoadError: there is no vLLM here, or it cannot load the model; says what to do.
+            StageLoadError: there is no vLLM here, it cannot load the model, or not sample so; says
+                what to do.
         """
         self._settings = settings
+        self._defaults: dict[str, Any] = {}
         self._usage = 0.0
         self._hashes = itertools.count()
         model = _checked_model(arguments.get("model"))
         arguments = {"max_num_seqs": slots, **arguments, "model": model}
         _prepare_environment(device, arguments)
-        self._llm = self._start(arguments)
+        self._llm = self._start(arguments, sampling)
         # None with ``skip_tokenizer_init``: such a model takes and gives tokens alone.
         self._tokenizer = self._llm.tokenizer
         self._defaults = dict(self._llm.model_config.get_diff_sampling_param())
@@ -131,7 +135,7 @@ class AsyncLLMEngine(LanguageEngine):
             raise ValueError("the model was loaded without its tokenizer: it takes token_ids")
         return self._tokenizer
 
-    def _start(self, arguments: Mapping[str, Json]) -> Any:
+    def _start(self, arguments: Mapping[str, Json], sampling: Mapping[str, Json]) -> Any:
         try:
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
@@ -146,12 +150,26 @@ class AsyncLLMEngine(LanguageEngine):
             engine_arguments = AsyncEngineArgs(**arguments)
         except Exception as error:  # it has classes of its own for what it does not like
             raise StageLoadError(f"vLLM takes no such engine arguments: {error}") from error
+        self._check_sampling(sampling)
         try:
             return AsyncLLM.from_engine_args(engine_arguments, stat_loggers=[self._stat_logger()])
         except Exception as error:
             raise StageLoadError(
                 f"vLLM could not load {arguments['model']!r}: {error}",
                 "what vLLM itself said is in the log",
+            ) from error
+
+    def _check_sampling(self, sampling: Mapping[str, Json]) -> None:
+        """Now rather than with everybody's first word, and before a model is loaded for nothing."""
+        fields = dict(sampling)
+        longest = fields.pop("max_tokens", None)
+        if longest is None:
+            longest = _ANY_LENGTH
+        try:
+            self._sampling(fields, longest if isinstance(longest, int) else 0, 0)
+        except ValueError as error:
+            raise StageLoadError(
+                str(error), "see `--stage ID.sampling`, and what the plugin has there"
             ) from error
 
     def _stat_logger(self) -> Callable[..., Any]:

@@ -131,7 +131,9 @@ class EngineThread(HostThread):
         # vLLM's engine and tokenizer are loaded here and nowhere else: no server imports them.
         from duplex_sdk.stage.vllm.async_llm import AsyncLLMEngine
 
-        engine = AsyncLLMEngine(load.vllm, settings, device=device, slots=load.max_batch)
+        engine = AsyncLLMEngine(
+            load.vllm, settings, device=device, slots=load.max_batch, sampling=load.sampling
+        )
         # Cleared up by vLLM itself only when it is given the seconds that this takes.
         guard.remove_at_the_end(*shared_memory_of(os.getpid()))
         self._link.send(Progress(1.0, f"vLLM is ready on {device}"))

@@ -86,6 +86,8 @@ class Load(_Message, frozen=True):
         period_ms: a unit that ends later than this is late; None: never.
         output_rate: Hz that output audio must have; None: any.
         vllm: vLLM's engine arguments, where it serves the model.
+        sampling: the stage's own sampling parameters, to be checked where vLLM serves the model;
+            each session brings its own.
     """
 
     plugin: str
@@ -100,6 +102,7 @@ class Load(_Message, frozen=True):
     period_ms: float | None = None
     output_rate: int | None = None
     vllm: Mapping[str, Json] = {}
+    sampling: Mapping[str, Json] = {}
 
 
 class Open(_Message, frozen=True):
