@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from duplex_sdk.audio import float_to_pcm16
 from duplex_sdk.plugin import load_duplex_plugin
+from duplex_sdk.protocol.duplex import CancelResponse
 from duplex_sdk.testing.session_lab import SessionLab
 from model_runs import speech
 
@@ -65,3 +68,56 @@ def test_a_client_that_speaks_faster_than_time_passes_fills_its_window_sooner(fo
     (error,) = told(subject, "error")
     assert "window is full" in error["error"]["message"]
     assert subject.session.closed
+
+
+FRAMES = 70
+
+
+@pytest.fixture(scope="module")
+def roomy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_checkpoint(tmp_path_factory.mktemp("roomy"), layers=1, context=400)
+
+
+def utterances(
+    folder: Path, after_frame: Callable[[SessionLab], None] = lambda lab: None
+) -> list[dict[str, Any]]:
+    """The responses of one session that hears the same sound each time: status, sound, words."""
+    subject = lab(folder, role="")
+    for frame in speech(FRAMES, seed=1):
+        subject.append(float_to_pcm16(frame))
+        subject.run(80)
+        after_frame(subject)
+    found: dict[str, dict[str, Any]] = {}
+    for event in (event.to_realtime() for event in subject.events):
+        match event["type"]:
+            case "response.created":
+                found[event["response"]["id"]] = {"status": None, "sound": b"", "words": ""}
+            case "response.output_audio.delta":
+                found[event["response_id"]]["sound"] += base64.b64decode(event["delta"])
+            case "response.output_audio_transcript.delta":
+                found[event["response_id"]]["words"] += event["delta"]
+            case "response.done":
+                found[event["response"]["id"]]["status"] = event["response"]["status"]
+    return list(found.values())
+
+
+def test_a_cancel_drops_the_rest_of_its_utterance_and_nothing_of_the_next(roomy: Path) -> None:
+    """The model goes on as if nothing had been said, so what is heard later is the same."""
+    whole = utterances(roomy)
+    assert [each["status"] for each in whole[:2]] == ["completed"] * 2
+    cancels = 0
+
+    def cancel_in_the_first(subject: SessionLab) -> None:
+        nonlocal cancels
+        if not cancels and subject.types().count("response.output_audio.delta") == 2:
+            cancels += 1
+            subject.send(CancelResponse())
+
+    muted = utterances(roomy, cancel_in_the_first)
+    assert cancels == 1
+    first, expected = muted[0], whole[0]
+    assert first["status"] == "cancelled"
+    assert expected["sound"].startswith(first["sound"])
+    assert len(first["sound"]) < len(expected["sound"])
+    assert expected["words"].startswith(first["words"])
+    assert muted[1:] == whole[1:]
