@@ -20,6 +20,7 @@ from duplex_sdk.stage import (
     TokenUsage,
     usage_of,
 )
+from patience import PATIENCE_S
 
 
 class Brain(BaseHTTPRequestHandler):
@@ -66,7 +67,7 @@ class Brain(BaseHTTPRequestHandler):
     def _stalls(self) -> None:
         self._begin()
         self._send("One moment.")
-        self.gate.wait(10)
+        self.gate.wait(PATIENCE_S)
         try:
             for _ in range(50):
                 self._send("more")
@@ -107,7 +108,7 @@ def brain() -> Iterator[type[Brain]]:
 
 
 def finished(stream: ChatStream) -> str:
-    stream._thread.join(5)
+    stream._thread.join(PATIENCE_S)
     assert stream.done
     return stream.take()
 
@@ -156,7 +157,7 @@ def test_failures_end_the_stream_with_a_reason(brain: Any, model: str, error: st
 
 
 def test_a_silent_endpoint_is_given_up(brain: Any) -> None:
-    stream = ChatEndpoint(brain.url, "stalls", timeout_s=0.05).ask([USER])
+    stream = ChatEndpoint(brain.url, "stalls", timeout_s=1.0).ask([USER])
     assert finished(stream) == "One moment."
     assert stream.error is not None
     assert "timed out" in stream.error
@@ -172,11 +173,11 @@ def test_stopping_hangs_up_and_is_no_error(brain: Any) -> None:
     stream = ChatEndpoint(brain.url, "stalls").ask([USER])
     while "One moment." not in stream.take():
         assert not stream.done
-    stream.stop(wait_s=5)
+    stream.stop(wait_s=PATIENCE_S)
     assert stream.done
     assert stream.error is None
     brain.gate.set()
-    assert brain.hung_up.wait(5)
+    assert brain.hung_up.wait(PATIENCE_S)
 
 
 class Thinking:
@@ -285,6 +286,6 @@ def test_a_cancel_hangs_up_on_the_endpoint(brain: Any) -> None:
     stream = thinking.state.stream
     assert stream is not None
     thinking.stage.cancel(thinking.state, 1, 0.0)
-    stream._thread.join(5)
+    stream._thread.join(PATIENCE_S)
     assert stream.done
     assert thinking.state.stream is None

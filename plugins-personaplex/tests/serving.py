@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 START_TIMEOUT_S = 150.0
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 60.0
 _ADDRESS = re.compile(r"realtime: ws://127\.0\.0\.1:(\d+)")
 DUPLEX = Path(sys.executable).with_name("duplex")
 
