@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from duplex_sdk.cli import model_tools
 from duplex_sdk.cli.app import build_app
 from duplex_sdk.discovery import examine, examine_hooks, find, load_hooks
 from duplex_sdk.errors import DuplexError
@@ -325,6 +327,31 @@ def test_a_hook_package_that_hangs_is_left_out(
     names = {command.name for command in app.registered_commands}
     assert {"serve", "simulate"} <= names
     assert "adds no commands: TimeoutError: it takes more than 1 s" in capsys.readouterr().err
+
+
+CHECKS = (
+    "from duplex_sdk.discovery import Check, Report\n"
+    + HOOK
+    + "def duplex_verify_checkpoint(name):\n"
+    "    return lambda folder: Report(name, (Check('weights', True),))\n"
+)
+FAILS = HOOK + "def duplex_verify_checkpoint(name):\n    raise KeyError(name)\n"
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_a_neighbour_that_fails_of_a_plugins_hook_hides_no_other(
+    on_path: Any, offered: bool, tmp_path: Path
+) -> None:
+    site = on_path()
+    for name in ("a_fails", "z_fails"):
+        site.hook(name, FAILS)
+    if offered:
+        site.hook("m_checks", CHECKS)
+        model_tools.verify_checkpoint("scripted", tmp_path)
+        return
+    with pytest.raises(DuplexError, match="checks no checkpoints") as refused:
+        model_tools.verify_checkpoint("scripted", tmp_path)
+    assert "a_fails failed of duplex_verify_checkpoint: KeyError" in str(refused.value)
 
 
 def test_the_doctor_names_a_hook_package_that_hangs(on_path: Any) -> None:
