@@ -83,6 +83,9 @@ class WorkerProcess:
             return "it does not answer"
         if code >= 0:
             return f"it exited with code {code}"
+        if code == -signal.SIGKILL:
+            # Nothing else tells it to a person who looks for the reason.
+            return "it was ended by SIGKILL, as the system does when memory runs out"
         try:
             return f"it was ended by {signal.Signals(-code).name}"
         except ValueError:
