@@ -70,7 +70,8 @@ def test_a_client_that_speaks_faster_than_time_passes_fills_its_window_sooner(fo
     assert subject.session.closed
 
 
-FRAMES = 70
+# Two utterances: from the 3rd frame to the 11th, and from the 18th to the 26th.
+HEARD = speech(110, seed=1)[:30]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def utterances(
 ) -> list[dict[str, Any]]:
     """The responses of one session that hears the same sound each time: status, sound, words."""
     subject = lab(folder, role="")
-    for frame in speech(FRAMES, seed=1):
+    for frame in HEARD:
         subject.append(float_to_pcm16(frame))
         subject.run(80)
         after_frame(subject)
@@ -104,7 +105,7 @@ def utterances(
 def test_a_cancel_drops_the_rest_of_its_utterance_and_nothing_of_the_next(roomy: Path) -> None:
     """The model goes on as if nothing had been said, so what is heard later is the same."""
     whole = utterances(roomy)
-    assert [each["status"] for each in whole[:2]] == ["completed"] * 2
+    assert [each["status"] for each in whole] == ["completed"] * 2
     cancels = 0
 
     def cancel_in_the_first(subject: SessionLab) -> None:
