@@ -57,6 +57,10 @@ _CHANGES: tuple[dict[str, Any], ...] = (
     {"sample_rate_hz": 24_000},
     {"voice": "v"},
     {"playback_commit_policy": "ack_only"},
+    {"auto_response": True},
+    {"auto_response": False},
+    {"output_modalities": ["text"]},
+    {"output_audio_format": "g711_ulaw"},
 )
 
 
