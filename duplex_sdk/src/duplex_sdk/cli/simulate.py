@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 import signal
@@ -62,6 +63,8 @@ def simulate(
 
     Exit code 1: a law broke; 130: you pressed Ctrl-C. Pressed twice nothing is waited for.
     """
+    # Said before numpy is imported: its threads would spin where every processor simulates already.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # What a simulation needs is imported only by who simulates: `duplex --help` stays quick.
     from duplex_sdk.testing.simulation import Soak
 
