@@ -45,6 +45,8 @@ _ALWAYS = (
     "playback_commit_policy",
 )
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
 
 def client_fields(config: DuplexSessionConfig, capabilities: DuplexCapabilities) -> dict[str, Any]:
     """Everything a client can set, as it is in force; neither knobs of the plugin nor a voice."""
@@ -98,15 +100,19 @@ def _shared_fields(config: DuplexSessionConfig) -> dict[str, Any]:
     shown |= {name: getattr(config, name) for name in _ALWAYS}
     values: Mapping[str, Any] = {name: getattr(config, name) for name in _WHEN_SET}
     shown |= {name: value for name, value in values.items() if value is not None}
-    return {name: _fresh(value) for name, value in shown.items()}
+    return _fresh(shown)
 
 
-def _fresh(value: Any) -> Any:
+def _fresh(values: dict[str, Any]) -> dict[str, Any]:
     """Lists where we keep tuples, and nothing shared with the configuration that can change."""
-    if isinstance(value, str | int | float | bool | None):
-        return value
+    return {
+        name: value if type(value) in _SCALARS else _copied(value) for name, value in values.items()
+    }
+
+
+def _copied(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _fresh(inner) for name, inner in value.items()}
+        return _fresh(value)
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
