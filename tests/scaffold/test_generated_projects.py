@@ -37,10 +37,10 @@ import asyncio, sys
 from duplex_sdk.testing.session_lab import tone
 from duplex_server.testing import Harness
 
-async def converse(name, kind):
+async def converse(name, kind, patience_s):
     manual = {"turn_detection": None}
     async with (
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(float(patience_s)),
         Harness().server(name) as server,
         server.client(manual) as client,
     ):
@@ -121,7 +121,7 @@ def test_it_is_linted_and_laid_out(generated: Any) -> None:
 def test_it_is_served_and_answers(generated: Any) -> None:
     (generated.project / "converse.py").write_text(CONVERSATION)
     kind = generated.name.plugin.removeprefix("acme-")
-    done = generated.run("converse", generated.name.plugin, kind)
+    done = generated.run("converse", generated.name.plugin, kind, str(PATIENCE_S))
     assert done.stdout.split() == ["completed", "True"], done.stderr
 
 

@@ -25,6 +25,7 @@ _WEIGHTS = numpy.array([32768.0 * _BASE**place for place in (3, 2, 1, 0)])
 
 _BEGIN = _MIDDLE / 2 * sum(_BASE**place for place in (3, 2, 1, 0))
 
+
 @cache
 def _stream(rate: int, step: int) -> bytes:
     """All of it, PCM16: no sample is zero, which only padding and made-up silence are."""

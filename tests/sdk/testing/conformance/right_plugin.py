@@ -313,6 +313,22 @@ class RightVoiced(Right):
         return RightFilter()
 
 
+class RightSettled(Right):
+    """Takes no new instructions once it has begun, and says so in its way."""
+
+    async def prepare_runtime_config(
+        self, config: Mapping[str, Json], *, model_config: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        return {"role": config.get("instructions")}
+
+    def runtime_config_for_update(
+        self, config: Mapping[str, Json], current: Mapping[str, Json], *, started: bool
+    ) -> Mapping[str, Json]:
+        if started and config.get("instructions") != current["role"]:
+            raise DuplexRuntimeConfigError("instructions_update_unsupported", "the role is settled")
+        return {"role": config.get("instructions")}
+
+
 class RightFilter(InputProcessor):
     """Makes everything a little softer."""
 

@@ -46,6 +46,7 @@ RIGHT = (
     ("RightReading", "RightModel"),
     ("RightBeside", "RightBesideModel"),
     ("RightVoiced", "RightModel"),
+    ("RightSettled", "RightModel"),
     ("RightAnswering", "RightModel"),
     ("RightCascade", "RightVoiceModel"),
     ("Right", "ThreeRows"),

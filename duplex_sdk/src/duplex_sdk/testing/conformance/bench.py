@@ -16,6 +16,7 @@ from duplex_sdk.plugin import (
     AppendRequest,
     DuplexFence,
     DuplexModelSessionState,
+    DuplexRuntimeConfigError,
     OutputContext,
     SessionView,
 )
@@ -150,12 +151,14 @@ class StageBench:
         return session
 
     def update(self, session_id: str, **changes: Json) -> None:
-        """The session object changes."""
+        """The session object changes, unless the plugin refuses that in its way."""
         session = self.sessions[session_id]
         config = self._subject.session_config(session_id, **changes)
         hook = self._subject.plugin.runtime_config_for_update
         try:
             runtime = hook(config, session.stages[0].runtime, started=True)
+        except DuplexRuntimeConfigError:
+            return
         except Exception as error:
             breach(
                 f"runtime_config_for_update raised {type(error).__name__}: {error}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from duplex_sdk.protocol.duplex import (
     SessionClosed,
     TextDelta,
     TranscriptDelta,
+    encode_base64,
 )
 from duplex_sdk.testing.session_lab import tone
 
@@ -193,7 +193,7 @@ class SessionLaws:
         """A message may hold an ``input_image``, which reaches the model among the messages."""
         conformance.needs("image_input")
         with ModelLab(conformance) as lab:
-            url = f"data:{PICTURE.mime};base64,{b64encode(PICTURE.data).decode()}"
+            url = f"data:{PICTURE.mime};base64,{encode_base64(PICTURE.data)}"
             content = [*QUESTION["content"], {"type": "input_image", "image_url": url}]
             lab.send(CreateItem(item={**QUESTION, "content": content}))
             if "text_only_turn" in conformance.capabilities.supported:
