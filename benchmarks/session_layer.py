@@ -92,12 +92,21 @@ async def _pipelined(talker: Talker, units: int) -> Pipelined:
 
 
 async def _flatness(omni: DuplexOmni, workload: Units, late: int) -> float:
-    """How much dearer a unit is late in a response than early, by medians of 100."""
-    early = min(EARLY, late // 2)
-    talker = await open_talker(omni, workload)
-    costs = [await talker.pair() for _ in range(late + 100)]
-    await talker.close()
-    return quantile(costs[late:], 0.5) / quantile(costs[early : early + 100], 0.5)
+    """How much dearer a unit is late in a response than early, by medians of 100.
+
+    Two sessions take turns, one late in its response and one early in its: a machine that others
+    use too is twice as fast in one second as in the next.
+    """
+    old, young = await open_talker(omni, workload), await open_talker(omni, workload)
+    for _ in range(late):
+        await old.pair()
+    for _ in range(min(EARLY, late // 2)):
+        await young.pair()
+    costs = [(await old.pair(), await young.pair()) for _ in range(100)]
+    await old.close()
+    await young.close()
+    dear, cheap = zip(*costs, strict=True)
+    return quantile(dear, 0.5) / quantile(cheap, 0.5)
 
 
 async def _cancels(workload: Units) -> list[Figure]:
